@@ -1,0 +1,2 @@
+//! The program. Everything it does lives in the library.
+fn main() {}

@@ -1,0 +1,21 @@
+//! The engine's door: what goes in ([`Request`], [`LoadRequest`]), what comes out ([`Event`], [`LoadEvent`],
+//! [`Snapshot`]) and the [`EngineHandle`] between. There is no MLX here, so faces (window, CLI, HTTP) build and
+//! test without it; [`double`] stands in for the engine behind the same handle.
+//!
+//! Three channels and no more: bounded commands into the worker; one event stream per generation, whose drop
+//! cancels; the latest snapshot, beside the ring of recent rounds.
+
+pub mod double;
+mod error;
+mod event;
+mod handle;
+mod message;
+mod request;
+mod snapshot;
+
+pub use error::{EngineError, Result};
+pub use event::{Event, FinishReason, LoadEvent, LoadStage, Source, Summary, TextDelta, Timings, TokenInfo, TopToken, Usage};
+pub use handle::{Command, EngineHandle, GenerateCommand, Generation, LoadCommand, Loading, PromptCodec, Worker, channel};
+pub use message::{Message, Role, ToolCall};
+pub use request::{LoadRequest, Mode, Prompt, Request, Sampling, TemplateOptions};
+pub use snapshot::{ActiveRequest, EngineState, MachineInfo, Memory, ModelInfo, RoundRecord, RoundRing, Snapshot, Totals};

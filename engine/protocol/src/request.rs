@@ -1,0 +1,136 @@
+use crate::Message;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, path::PathBuf};
+
+/// How to decode. `Auto` takes the fastest way this pair and machine have shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    #[default]
+    Auto,
+    Baseline,
+    Lookup,
+    Dspark,
+    Dflash,
+}
+
+/// What the model reads.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Prompt {
+    /// A conversation, rendered by the model's chat template. Content can never forge a turn: special tokens
+    /// in it are tokenized as ordinary text.
+    Chat { messages: Vec<Message>, options: TemplateOptions },
+    /// Raw text, tokenized without a template (with the beginning-of-text token if the model wants one).
+    Text(String),
+    /// Token ids, used as they are.
+    Tokens(Vec<u32>),
+}
+
+/// What a chat template may be told.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct TemplateOptions {
+    /// `None` leaves the template's own default.
+    pub enable_thinking: Option<bool>,
+    pub reasoning_effort: Option<String>,
+    /// Continue the last assistant message instead of opening a new turn.
+    pub continue_final_message: bool,
+    /// Tool descriptions (JSON schema objects), passed to the template as `tools`.
+    pub tools: Vec<serde_json::Value>,
+    /// More variables for the template (`chat_template_kwargs`).
+    pub extra: serde_json::Map<String, serde_json::Value>,
+}
+
+/// How the next token is drawn from the target's logits. Source of the rules: `spec/speculation.md` §4.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sampling {
+    /// 0 is greedy.
+    pub temperature: f32,
+    /// Nucleus mass in (0, 1]; 1 keeps everything.
+    pub top_p: f32,
+    /// 0 keeps everything.
+    pub top_k: u32,
+    /// Keep tokens with at least this share of the top probability; 0 keeps everything.
+    pub min_p: f32,
+    /// Divides (multiplies, where negative) the logits of tokens already in prompt or output; 1 is off.
+    pub repetition_penalty: f32,
+    /// Subtracted once from the logit of every token already generated.
+    pub presence_penalty: f32,
+    /// Subtracted per occurrence from the logit of every token already generated.
+    pub frequency_penalty: f32,
+    /// Added to the logits of these token ids.
+    pub logit_bias: BTreeMap<u32, f32>,
+    /// Same seed, same text, whatever else runs. `None` draws one and reports it.
+    pub seed: Option<u64>,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self {
+            temperature: 0.0,
+            top_p: 1.0,
+            top_k: 0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            logit_bias: BTreeMap::new(),
+            seed: None,
+        }
+    }
+}
+
+/// One generation. The engine refuses what it cannot honour; nothing is silently dropped.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// Who asks, for the status line: `chat`, `cli`, or a client's name.
+    pub client: String,
+    pub prompt: Prompt,
+    pub sampling: Sampling,
+    pub mode: Mode,
+    /// Exact upper bound of generated tokens. 0 only prefills.
+    pub max_tokens: usize,
+    /// Text that ends the generation and is itself left out. Empty strings are dropped.
+    pub stop: Vec<String>,
+    /// Report log-probabilities of the chosen token and of this many best tokens (0..=20).
+    pub logprobs: Option<u8>,
+    /// Go on past the end-of-sequence token (benchmarks).
+    pub ignore_eos: bool,
+    /// Report each token's id in [`crate::TextDelta::tokens`] and the summary.
+    pub return_token_ids: bool,
+}
+
+impl Request {
+    /// A greedy chat request of at most `max_tokens` tokens.
+    pub fn chat(client: impl Into<String>, messages: Vec<Message>, max_tokens: usize) -> Self {
+        Self {
+            client: client.into(),
+            prompt: Prompt::Chat {
+                messages,
+                options: TemplateOptions::default(),
+            },
+            sampling: Sampling::default(),
+            mode: Mode::Auto,
+            max_tokens,
+            stop: Vec::new(),
+            logprobs: None,
+            ignore_eos: false,
+            return_token_ids: false,
+        }
+    }
+}
+
+/// Which model to load and how. Paths are resolved before this: the engine never downloads.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LoadRequest {
+    /// What people call it, and what `/v1/models` lists.
+    pub name: String,
+    /// The MLX folder.
+    pub path: PathBuf,
+    pub drafter: Option<PathBuf>,
+    pub mode: Mode,
+    /// Tokens; `None` takes the model's own maximum.
+    pub context_window: Option<usize>,
+    /// Run one short generation before `Ready`, so that the first request is not the slow one.
+    pub warm_up: bool,
+}

@@ -1,0 +1,189 @@
+use crate::{LoadStage, Mode, Source};
+use serde::Serialize;
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Instant,
+};
+
+/// Where the engine stands. One word and one icon each in the window (`spec/app.md` §0).
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum EngineState {
+    #[default]
+    Starting,
+    NoModel,
+    Loading {
+        stage: LoadStage,
+        done: u64,
+        total: u64,
+    },
+    Ready,
+    Prefilling {
+        processed: usize,
+        total: usize,
+    },
+    Generating {
+        tokens_per_sec: f64,
+    },
+    Unloading,
+    /// The engine cannot serve at all (a failed self-test, say).
+    Error {
+        reason: String,
+    },
+    Stopped,
+}
+
+/// The loaded model.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ModelInfo {
+    pub name: String,
+    pub path: PathBuf,
+    pub model_type: String,
+    /// Bits and group size, or the float type: `4-bit g32`, `bf16`.
+    pub quantization: String,
+    pub drafter: Option<String>,
+    pub mode: Mode,
+    /// Parameters, counting unpacked quantized weights.
+    pub parameters: u64,
+    /// Bytes of weights in memory.
+    pub weight_bytes: u64,
+    /// Bytes of KV cache per token of context.
+    pub kv_bytes_per_token: u64,
+    /// Tokens.
+    pub context_window: usize,
+    pub max_context: usize,
+    pub has_chat_template: bool,
+    pub supports_thinking: bool,
+    pub supports_tools: bool,
+    /// Seconds since the Unix epoch.
+    pub loaded_at: u64,
+    pub load_seconds: f64,
+}
+
+/// Bytes, as MLX counts them on its device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Memory {
+    pub active: u64,
+    pub cache: u64,
+    pub peak: u64,
+    /// What this machine can give a model: GPU memory, or main memory on the CPU.
+    pub limit: u64,
+}
+
+/// The device that computes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct MachineInfo {
+    /// `cpu`, `cuda` or `metal`.
+    pub backend: String,
+    /// `Apple M4 Pro`, `NVIDIA H200`, or the processor's name.
+    pub device: String,
+    pub cores: usize,
+    /// Bytes of main memory.
+    pub ram: u64,
+    pub mlx_version: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ActiveRequest {
+    pub id: u64,
+    pub client: String,
+    pub prompt_tokens: usize,
+    pub generated: usize,
+    pub waiting: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Totals {
+    pub requests: u64,
+    pub failed: u64,
+    pub cancelled: u64,
+    pub prompt_tokens: u64,
+    pub cached_tokens: u64,
+    pub completion_tokens: u64,
+    pub decode_seconds: f64,
+}
+
+/// The latest state of the engine, published at every round (at most 30 times a second while generating).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Snapshot {
+    pub state: EngineState,
+    pub model: Option<Arc<ModelInfo>>,
+    pub machine: Arc<MachineInfo>,
+    pub memory: Memory,
+    pub requests: Vec<ActiveRequest>,
+    pub queue_limit: usize,
+    pub totals: Totals,
+    /// Decode rate of the last finished generation, tokens a second.
+    pub last_decode_rate: Option<f64>,
+    /// Tokens in the KV cache now.
+    pub context_tokens: usize,
+    #[serde(skip)]
+    pub started: Instant,
+    /// When the worker last made progress; `/health` judges a stall by it.
+    #[serde(skip)]
+    pub beat: Instant,
+}
+
+impl Default for Snapshot {
+    fn default() -> Self {
+        let now = Instant::now();
+        Self {
+            state: EngineState::Starting,
+            model: None,
+            machine: Arc::default(),
+            memory: Memory::default(),
+            requests: Vec::new(),
+            queue_limit: 0,
+            totals: Totals::default(),
+            last_decode_rate: None,
+            context_tokens: 0,
+            started: now,
+            beat: now,
+        }
+    }
+}
+
+/// One decode round: what was guessed and what was kept. Source: `spec/speculation.md` §10.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct RoundRecord {
+    pub seq: u64,
+    /// Milliseconds since the engine started.
+    pub t_ms: f64,
+    pub request: u64,
+    pub drafted: u16,
+    pub accepted: u16,
+    pub committed: u16,
+    pub source: Source,
+    pub ms: f32,
+}
+
+/// The last 512 rounds, shared between the worker and its readers.
+#[derive(Debug, Clone, Default)]
+pub struct RoundRing(Arc<Mutex<VecDeque<RoundRecord>>>);
+
+impl RoundRing {
+    pub const CAPACITY: usize = 512;
+
+    pub fn push(&self, round: RoundRecord) {
+        let mut ring = self.lock();
+        if ring.len() == Self::CAPACITY {
+            ring.pop_front();
+        }
+        ring.push_back(round);
+    }
+
+    /// Rounds with a sequence number above `after`, oldest first.
+    pub fn since(&self, after: Option<u64>) -> Vec<RoundRecord> {
+        self.lock()
+            .iter()
+            .filter(|round| after.is_none_or(|seq| round.seq > seq))
+            .copied()
+            .collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<RoundRecord>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,7 @@
+//! Everything that computes. See ARCHITECTURE.md for the rooms.
+
+pub mod target;
+
+pub use dspark_hub as hub;
+pub use dspark_protocol as protocol;
+pub use dspark_text as text;

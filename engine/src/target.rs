@@ -1,0 +1,76 @@
+//! The seam between the engine thread and a decoder: one forward for a chain, a tree and a batch.
+
+use mlx_rs::{Array, error::Exception};
+
+/// Which rows of the vocabulary projection a forward computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Logits {
+    /// No projection: inner chunks of a prefill.
+    None,
+    /// The last row only: the end of a prefill.
+    Last,
+    /// Every row: a step or a verify.
+    All,
+}
+
+/// The rows of one forward. A chain is a tree with one child per node: `parents` is then `None`.
+#[derive(Debug, Clone)]
+pub struct Rows<'a> {
+    /// Token ids, `[1, T]`, u32; may be lazy.
+    pub tokens: &'a Array,
+    /// For a tree: the index of each row's parent among these rows, or -1 for a child of the cache's end. Row
+    /// `i`'s position is the cache length plus its depth; it sees the cache and its ancestors.
+    pub parents: Option<&'a [i32]>,
+    pub logits: Logits,
+    /// Layers whose residual stream (after the layer, before the final norm) to return, ascending.
+    pub taps: &'a [usize],
+}
+
+impl<'a> Rows<'a> {
+    /// A chain without taps.
+    pub fn chain(tokens: &'a Array, logits: Logits) -> Self {
+        Self { tokens, parents: None, logits, taps: &[] }
+    }
+}
+
+/// What a forward gives back; all lazy.
+#[derive(Debug)]
+pub struct Output {
+    /// `[1, T, V]` f32-convertible final logits (after multiplier and softcap), `[1, 1, V]`, or `None`.
+    pub logits: Option<Array>,
+    /// `[1, T, taps·H]` in tap order; `None` without taps.
+    pub features: Option<Array>,
+}
+
+/// The per-layer state of one sequence.
+pub trait Cache {
+    /// Tokens it holds.
+    fn len(&self) -> usize;
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Drops the last `n` tokens. Exact for every kind of layer.
+    ///
+    /// # Errors
+    /// When the rows to drop are no longer known (a recurrent state without capture, a window that has moved on).
+    fn trim(&mut self, n: usize) -> Result<(), Exception>;
+    /// After a tree forward of `rows` rows: keep this path (row indices, root first), drop the other rows.
+    fn commit(&mut self, rows: usize, path: &[usize]) -> Result<(), Exception>;
+    /// Whether `trim` works for any number of tokens, so that prefixes can be reused.
+    fn trimmable(&self) -> bool;
+    /// Arrays to evaluate between prefill chunks.
+    fn arrays(&self) -> Vec<&Array>;
+    /// Bytes held.
+    fn bytes(&self) -> usize;
+}
+
+/// A loaded decoder. Lives on the engine thread.
+pub trait Target {
+    fn vocab(&self) -> usize;
+    /// Tokens its positions allow.
+    fn max_context(&self) -> usize;
+    fn layers(&self) -> usize;
+    fn new_cache(&self) -> Box<dyn Cache>;
+    /// Appends the rows to the cache and computes their outputs, lazily.
+    fn forward(&self, rows: &Rows<'_>, cache: &mut dyn Cache) -> Result<Output, Exception>;
+}
