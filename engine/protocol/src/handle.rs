@@ -1,4 +1,4 @@
-use crate::{EngineError, Event, LoadEvent, LoadRequest, Message, Prompt, Request, Result, RoundRing, Snapshot, TemplateOptions};
+use crate::{EngineError, Event, LoadEvent, LoadRequest, Message, Prompt, Request, Result, RoundRing, SamplingDefaults, Snapshot, TemplateOptions};
 use arc_swap::ArcSwapOption;
 use std::sync::{
     Arc,
@@ -19,6 +19,10 @@ pub trait PromptCodec: Send + Sync {
     /// The rendered conversation, before tokenization.
     fn render(&self, messages: &[Message], options: &TemplateOptions) -> Result<String>;
     fn decode(&self, ids: &[u32]) -> String;
+    /// The sampling that the checkpoint recommends.
+    fn recommended(&self) -> SamplingDefaults {
+        SamplingDefaults::default()
+    }
 }
 
 /// What the worker is told.

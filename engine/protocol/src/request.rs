@@ -80,6 +80,16 @@ impl Default for Sampling {
     }
 }
 
+/// What a checkpoint's makers recommend (`generation_config.json`, where `do_sample` is not false). `None` where
+/// they say nothing. A face lets its own settings win over these, and the request over both.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SamplingDefaults {
+    pub temperature: Option<f32>,
+    pub top_p: Option<f32>,
+    pub top_k: Option<u32>,
+}
+
 /// One generation. The engine refuses what it cannot honour; nothing is silently dropped.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
