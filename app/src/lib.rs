@@ -1,1 +1,1 @@
-//! See ARCHITECTURE.md.
+//! The application: command line, window, tray. The binary only starts it.

@@ -1,2 +1,3 @@
 //! The program. Everything it does lives in the library.
+
 fn main() {}

@@ -1,0 +1,343 @@
+//! What can be said on the command line. Every knob has the same spelling wherever it appears.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use dspark_protocol::{Mode, Sampling};
+use std::{ffi::OsString, path::PathBuf};
+
+/// Language models on your own machine, several times faster, with exactly the same output.
+///
+/// Without a command it opens the app.
+#[derive(Debug, Parser)]
+#[command(name = "mlx-dspark", version, long_version = LONG_VERSION, propagate_version = true, disable_help_subcommand = true)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    pub(super) global: GlobalArgs,
+    #[command(subcommand)]
+    pub(super) command: Option<Command>,
+}
+
+const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (engine ", env!("CARGO_PKG_VERSION"), ", MLX 0.32.2)");
+
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct GlobalArgs {
+    /// One JSON object on standard output and nothing else.
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+    /// Only results and errors.
+    #[arg(short, long, global = true)]
+    pub(super) quiet: bool,
+    /// Log more (twice: everything).
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(super) verbose: u8,
+    /// No colours (also `NO_COLOR`).
+    #[arg(long, global = true)]
+    pub(super) no_color: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Open the app (the same as no command).
+    App(AppArgs),
+    /// Answer one prompt and print it as it is written.
+    Generate(GenerateArgs),
+    /// Serve the local model over HTTP.
+    Serve(ServeArgs),
+    /// List, fetch, check and remove models.
+    Models(ModelsArgs),
+    /// Check this machine and say what would not work.
+    Doctor(DoctorArgs),
+    /// Get the small starter model.
+    Starter(StarterArgs),
+}
+
+/// Arguments that begin with an option of `generate` mean `generate` (as the Python program took them).
+pub(super) fn with_default_command(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<_> = words.collect();
+    let bare = |word: &OsString| matches!(word.to_str(), Some(text) if text == "--prompt" || text.starts_with("--prompt=") || text == "--model" || text.starts_with("--model="));
+    if words.get(1).is_some_and(bare) {
+        words.insert(1, "generate".into());
+    }
+    words
+}
+
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct AppArgs {
+    /// Load this model at start.
+    #[arg(long, value_name = "NAME|FOLDER")]
+    pub(super) model: Option<String>,
+    /// Keep chats and settings here instead of the user's data folder.
+    #[arg(long, value_name = "FOLDER", env = "MLX_DSPARK_DATA")]
+    pub(super) data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ModeArg {
+    Auto,
+    Dspark,
+    Dflash,
+    Lookup,
+    Baseline,
+}
+
+impl From<ModeArg> for Mode {
+    fn from(mode: ModeArg) -> Self {
+        match mode {
+            ModeArg::Auto => Mode::Auto,
+            ModeArg::Dspark => Mode::Dspark,
+            ModeArg::Dflash => Mode::Dflash,
+            ModeArg::Lookup => Mode::Lookup,
+            ModeArg::Baseline => Mode::Baseline,
+        }
+    }
+}
+
+/// Which model, and how it is loaded.
+#[derive(Debug, Clone, Args)]
+pub(super) struct EngineArgs {
+    /// A name (`starter`, `owner/name`) or a folder; the model used last if left out.
+    #[arg(long, value_name = "NAME|FOLDER")]
+    pub(super) model: Option<String>,
+    /// How to decode.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(super) mode: ModeArg,
+    /// A drafter's name or folder.
+    #[arg(long, value_name = "NAME|FOLDER")]
+    pub(super) drafter: Option<String>,
+    /// Context window in tokens (the model's own maximum if left out).
+    #[arg(long, value_name = "TOKENS")]
+    pub(super) context_window: Option<usize>,
+    /// Accepted for old scripts: checkpoints' own Python is never run.
+    #[arg(long, env = "MLX_DSPARK_TRUST_REMOTE_CODE", value_parser = clap::builder::FalseyValueParser::new())]
+    pub(super) trust_remote_code: bool,
+}
+
+/// How tokens are drawn.
+#[derive(Debug, Clone, Args)]
+pub(super) struct SamplingArgs {
+    /// 0 takes the most likely token.
+    #[arg(long, default_value_t = 0.0, value_parser = temperature)]
+    pub(super) temperature: f32,
+    /// Keep the most likely tokens up to this probability mass.
+    #[arg(long, default_value_t = 1.0, value_parser = share)]
+    pub(super) top_p: f32,
+    /// Keep this many most likely tokens; 0 keeps all.
+    #[arg(long, default_value_t = 0)]
+    pub(super) top_k: u32,
+    /// Keep tokens with this share of the top probability.
+    #[arg(long, default_value_t = 0.0, value_parser = share)]
+    pub(super) min_p: f32,
+    /// Above 1 makes tokens already seen less likely.
+    #[arg(long, default_value_t = 1.0, value_parser = positive)]
+    pub(super) repetition_penalty: f32,
+    /// Subtracted once from the logit of each token already written.
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    pub(super) presence_penalty: f32,
+    /// Subtracted for each time a token was written.
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    pub(super) frequency_penalty: f32,
+    /// Same seed, same text.
+    #[arg(long)]
+    pub(super) seed: Option<u64>,
+}
+
+impl SamplingArgs {
+    pub(super) fn sampling(&self) -> Sampling {
+        Sampling {
+            temperature: self.temperature,
+            top_p: self.top_p,
+            top_k: self.top_k,
+            min_p: self.min_p,
+            repetition_penalty: self.repetition_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            logit_bias: std::collections::BTreeMap::new(),
+            seed: self.seed,
+        }
+    }
+}
+
+fn number(text: &str, wanted: &str, fits: impl Fn(f32) -> bool) -> Result<f32, String> {
+    text.parse().ok().filter(|&value: &f32| value.is_finite() && fits(value)).ok_or_else(|| format!("must be {wanted}"))
+}
+
+fn temperature(text: &str) -> Result<f32, String> {
+    number(text, "a number of at least 0", |value| value >= 0.0)
+}
+
+fn share(text: &str) -> Result<f32, String> {
+    number(text, "a number from 0 to 1", |value| (0.0..=1.0).contains(&value))
+}
+
+fn positive(text: &str) -> Result<f32, String> {
+    number(text, "a number above 0", |value| value > 0.0)
+}
+
+#[derive(Debug, Args)]
+pub(super) struct GenerateArgs {
+    #[command(flatten)]
+    pub(super) engine: EngineArgs,
+    #[command(flatten)]
+    pub(super) sampling: SamplingArgs,
+    /// What to answer; `-` reads standard input. Piped input is read when this is left out.
+    #[arg(long, conflicts_with = "prompt_file")]
+    pub(super) prompt: Option<String>,
+    /// Read the prompt from a file.
+    #[arg(long, value_name = "FILE")]
+    pub(super) prompt_file: Option<PathBuf>,
+    /// A system message before the prompt.
+    #[arg(long)]
+    pub(super) system: Option<String>,
+    #[arg(long, default_value_t = 220)]
+    pub(super) max_new_tokens: usize,
+    /// Stop before this text (may be repeated).
+    #[arg(long)]
+    pub(super) stop: Vec<String>,
+    /// Give log-probabilities of this many best tokens (with --json).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=20))]
+    pub(super) logprobs: Option<u8>,
+    /// The prompt as it is, without the model's chat template.
+    #[arg(long)]
+    pub(super) no_chat_template: bool,
+    /// Ask the model not to reason first.
+    #[arg(long)]
+    pub(super) no_thinking: bool,
+    /// How much to reason: low, medium, high.
+    #[arg(long)]
+    pub(super) reasoning_effort: Option<String>,
+    /// Print the whole answer at the end instead of as it is written.
+    #[arg(long)]
+    pub(super) no_stream: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ServeArgs {
+    #[command(flatten)]
+    pub(super) engine: EngineArgs,
+    /// Start without a model.
+    #[arg(long, conflicts_with = "model")]
+    pub(super) no_model: bool,
+    #[arg(long, default_value = "127.0.0.1", env = "MLX_DSPARK_HOST")]
+    pub(super) host: String,
+    /// 0 picks a free port and prints it.
+    #[arg(long, default_value_t = 8080, env = "MLX_DSPARK_PORT")]
+    pub(super) port: u16,
+    /// Clients must present this key.
+    #[arg(long, env = "MLX_DSPARK_API_KEY", hide_env_values = true)]
+    pub(super) api_key: Option<String>,
+    /// Read the key from a file (keeps it out of the process list).
+    #[arg(long, value_name = "FILE", conflicts_with = "api_key")]
+    pub(super) api_key_file: Option<PathBuf>,
+    /// Serve beyond this machine without a key.
+    #[arg(long)]
+    pub(super) insecure_no_key: bool,
+    /// Another name under which clients may reach this server (may be repeated).
+    #[arg(long, value_name = "NAME")]
+    pub(super) allowed_host: Vec<String>,
+    /// A web page's origin that may call this server (may be repeated; `*` allows any).
+    #[arg(long, value_name = "ORIGIN")]
+    pub(super) cors_origin: Vec<String>,
+    #[arg(long, default_value_t = 2048)]
+    pub(super) default_max_tokens: usize,
+    #[arg(long, default_value_t = 32768)]
+    pub(super) max_tokens_cap: usize,
+    #[arg(long, default_value_t = 0.0, value_parser = temperature)]
+    pub(super) default_temperature: f32,
+    #[arg(long, default_value_t = 1.0, value_parser = share)]
+    pub(super) default_top_p: f32,
+    #[arg(long, default_value_t = 0)]
+    pub(super) default_top_k: u32,
+    /// Requests that may wait.
+    #[arg(long, default_value_t = 32)]
+    pub(super) max_queue: usize,
+    /// Skip the short generation that makes the first request as fast as the rest.
+    #[arg(long)]
+    pub(super) no_warmup: bool,
+    /// Write `{url, pid, model}` here once ready.
+    #[arg(long, value_name = "FILE")]
+    pub(super) ready_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ModelsArgs {
+    #[command(subcommand)]
+    pub(super) command: Option<ModelsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ModelsCommand {
+    /// Download a model; goes on where it stopped.
+    Pull {
+        /// `owner/name`
+        repo: String,
+        /// A branch, tag or commit.
+        #[arg(long, default_value = "main")]
+        revision: String,
+    },
+    /// Delete a model that this program keeps.
+    Rm {
+        repo: String,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Print a model's folder.
+    Path { repo: String },
+    /// Say whether a model would fit, with the sum.
+    Check {
+        repo: String,
+        /// Tokens of context to plan for.
+        #[arg(long, default_value_t = 8192)]
+        context: usize,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DoctorArgs {
+    /// List the models and whether they fit.
+    #[arg(long)]
+    pub(super) models: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StarterArgs {
+    /// Get it again even if it is here.
+    #[arg(long)]
+    pub(super) force: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(words: &[&str]) -> Result<Arguments, clap::Error> {
+        let words = ["mlx-dspark"].iter().chain(words).map(OsString::from);
+        Arguments::try_parse_from(with_default_command(words))
+    }
+
+    #[test]
+    fn the_grammar_holds() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn options_without_a_command_mean_generate() {
+        assert!(matches!(parse(&["--prompt", "hi"]).unwrap().command, Some(Command::Generate(_))));
+        assert!(parse(&[]).unwrap().command.is_none());
+    }
+
+    #[test]
+    fn unknown_commands_suggest_the_nearest() {
+        let error = parse(&["generat"]).unwrap_err();
+        assert!(error.use_stderr());
+        assert!(error.to_string().contains("generate"), "{error}");
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused_by_name() {
+        for (flag, value) in [("--temperature", "-1"), ("--temperature", "NaN"), ("--top-p", "1.5"), ("--repetition-penalty", "0"), ("--logprobs", "21")] {
+            let error = parse(&["generate", &format!("{flag}={value}")]).unwrap_err();
+            assert!(error.to_string().contains(flag), "{error}");
+        }
+    }
+}

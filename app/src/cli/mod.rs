@@ -1,0 +1,55 @@
+//! The command line: parse, run, map the result to an exit code.
+
+mod args;
+mod doctor;
+mod engine;
+mod exit;
+mod generate;
+mod models;
+mod output;
+mod serve;
+mod starter;
+mod window;
+
+use args::{Arguments, Command};
+use clap::Parser;
+use exit::{Failure, Outcome};
+use output::Output;
+use std::{ffi::OsString, process::ExitCode};
+
+/// Runs the program on the process's own arguments.
+pub fn main() -> ExitCode {
+    run(std::env::args_os())
+}
+
+fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(args::with_default_command(words)) {
+        Ok(arguments) => arguments,
+        // Help and version are answers, not failures; clap knows which stream each belongs to.
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 });
+        }
+    };
+    let output = Output::new(&arguments.global);
+    output.start_log();
+    match dispatch(arguments.command, &output) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output.failure(&failure);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn dispatch(command: Option<Command>, output: &Output) -> Outcome {
+    match command {
+        None => window::open(&args::AppArgs::default(), output),
+        Some(Command::App(args)) => window::open(&args, output),
+        Some(Command::Generate(args)) => generate::run(&args, output),
+        Some(Command::Serve(args)) => serve::run(&args, output),
+        Some(Command::Models(args)) => models::run(&args, output),
+        Some(Command::Doctor(args)) => doctor::run(&args, output),
+        Some(Command::Starter(args)) => starter::run(&args, output),
+    }
+}
