@@ -1,0 +1,188 @@
+//! Weights of linear layers and their products.
+
+use crate::{
+    host::{self, ours},
+    kernel::entry,
+    rms_norm, swiglu, Result,
+};
+use mlx_rs::{error::Exception, ops, Array, Dtype};
+
+/// Weights of a linear layer, one row for each output.
+#[derive(Debug, Clone)]
+pub enum Weight {
+    /// `w`: `[N, K]` of f32, f16 or bf16; `bias`: `[N]`.
+    Dense {
+        /// `[N, K]`.
+        w: Array,
+        /// `[N]`, added to the product.
+        bias: Option<Array>,
+    },
+    /// MLX's affine quantization: `value = scale * field + bias` within each group of a row.
+    Affine {
+        /// `[N, K * bits / 32]`, u32.
+        w: Array,
+        /// `[N, K / group]`.
+        scales: Array,
+        /// `[N, K / group]`: the group biases of the quantization.
+        biases: Array,
+        /// Weights that share a scale: 32, 64 or 128.
+        group: i32,
+        /// 2, 3, 4, 5, 6 or 8.
+        bits: i32,
+        /// `[N]`, added to the product.
+        bias: Option<Array>,
+    },
+}
+
+impl Weight {
+    /// Dense without a bias.
+    pub fn dense(w: Array) -> Self {
+        Self::Dense { w, bias: None }
+    }
+
+    /// Affine without a bias.
+    pub fn affine(w: Array, scales: Array, biases: Array, group: i32, bits: i32) -> Self {
+        Self::Affine { w, scales, biases, group, bits, bias: None }
+    }
+
+    /// N.
+    pub fn outputs(&self) -> i32 {
+        let (Self::Dense { w, .. } | Self::Affine { w, .. }) = self;
+        w.dim(0)
+    }
+
+    /// K.
+    pub fn inputs(&self) -> i32 {
+        match self {
+            Self::Dense { w, .. } => w.dim(1),
+            Self::Affine { scales, group, .. } => scales.dim(1) * group,
+        }
+    }
+
+    /// The additive bias, `[N]`.
+    pub fn bias(&self) -> Option<&Array> {
+        let (Self::Dense { bias, .. } | Self::Affine { bias, .. }) = self;
+        bias.as_ref()
+    }
+
+    /// Every array, to evaluate or to count.
+    pub fn arrays(&self) -> Vec<&Array> {
+        match self {
+            Self::Dense { w, bias } => [w].into_iter().chain(bias).collect(),
+            Self::Affine { w, scales, biases, bias, .. } => [w, scales, biases].into_iter().chain(bias).collect(),
+        }
+    }
+
+    /// Bytes read by a product.
+    pub fn nbytes(&self) -> usize {
+        self.arrays().iter().map(|a| a.nbytes()).sum()
+    }
+
+    /// The layers side by side, as one with the outputs of each in order (q, k, v; gate, up): one pass over x. `None` where
+    /// their formats differ.
+    pub fn join(parts: &[&Self]) -> Result<Option<Self>> {
+        let rows = |pick: fn(&Self) -> Option<&Array>| -> Result<Option<Option<Array>>> {
+            let some: Vec<&Array> = parts.iter().filter_map(|p| pick(p)).collect();
+            if some.is_empty() {
+                return Ok(Some(None));
+            }
+            let same = some.len() == parts.len() && some.iter().all(|a| a.dtype() == some[0].dtype() && a.shape()[1..] == some[0].shape()[1..]);
+            if same { Ok(Some(Some(ops::concatenate(&some, 0)?))) } else { Ok(None) }
+        };
+        let kind = |w: &Self| match w {
+            Self::Dense { .. } => (0, 0),
+            Self::Affine { group, bits, .. } => (*group, *bits),
+        };
+        let Some(first) = parts.first() else { return Ok(None) };
+        if parts.iter().any(|p| kind(p) != kind(first)) {
+            return Ok(None);
+        }
+        let w = rows(|p| match p {
+            Self::Dense { w, .. } | Self::Affine { w, .. } => Some(w),
+        })?;
+        let scales = rows(|p| if let Self::Affine { scales, .. } = p { Some(scales) } else { None })?;
+        let biases = rows(|p| if let Self::Affine { biases, .. } = p { Some(biases) } else { None })?;
+        let bias = rows(Self::bias)?;
+        let (Some(Some(w)), Some(scales), Some(biases), Some(bias)) = (w, scales, biases, bias) else { return Ok(None) };
+        Ok(match (scales, biases) {
+            (Some(scales), Some(biases)) => {
+                let (group, bits) = kind(first);
+                Some(Self::Affine { w, scales, biases, group, bits, bias })
+            }
+            _ => Some(Self::Dense { w, bias }),
+        })
+    }
+}
+
+/// `x Wᵀ + bias`. `x`: `[.., K]`, any strides; the result is `[.., N]` of the dtype of `x`, accumulated in f32 on the CPU.
+pub fn linear(x: &Array, weight: &Weight) -> Result<Array> {
+    product(x, weight, None)
+}
+
+/// `x Wᵀ + bias + residual`; `residual`: `[.., N]` of the dtype of `x`.
+pub fn linear_plus(x: &Array, weight: &Weight, residual: &Array) -> Result<Array> {
+    product(x, weight, Some(residual))
+}
+
+/// `linear(rms_norm(x, norm, eps), weight)`, in one pass on the CPU.
+pub fn norm_linear(x: &Array, norm: Option<&Array>, eps: f32, weight: &Weight) -> Result<Array> {
+    product(&rms_norm(x, norm, eps)?, weight, None)
+}
+
+/// `swiglu(gate_up) Wᵀ + bias [+ residual]`, in one pass on the CPU. `gate_up`: `[.., 2K]`, the gate first.
+pub fn swiglu_linear(gate_up: &Array, weight: &Weight, residual: Option<&Array>) -> Result<Array> {
+    product(&swiglu(gate_up)?, weight, residual)
+}
+
+/// Rows `ids` of a table as `dtype`: `ids` (i32 or u32) of any shape `[..]` gives `[.., K]`. Only those rows are dequantized.
+pub fn embed(ids: &Array, table: &Weight, dtype: Dtype) -> Result<Array> {
+    let rows = match table {
+        Weight::Dense { w, .. } => w.take_axis(ids, 0)?,
+        Weight::Affine { w, scales, biases, group, bits, .. } => {
+            // In f32: MLX rounds to the dtype of the scales otherwise.
+            let f32s = |a: &Array| a.take_axis(ids, 0)?.as_dtype(Dtype::Float32);
+            ops::dequantize(w.take_axis(ids, 0)?, f32s(scales)?, &f32s(biases)?, *group, *bits)?
+        }
+    };
+    if rows.dtype() == dtype { Ok(rows) } else { rows.as_dtype(dtype) }
+}
+
+fn product(x: &Array, weight: &Weight, residual: Option<&Array>) -> Result<Array> {
+    let (n, k) = (weight.outputs(), weight.inputs());
+    if x.ndim() == 0 || x.dim(-1) != k {
+        return Err(Exception::custom(format!("linear: x is {:?}, the weights are {n} x {k}", x.shape())));
+    }
+    let plain = weight.bias().is_none();
+    if !(ours() && plain && fits(weight)) {
+        let y = match weight {
+            Weight::Dense { w, .. } => ops::matmul(x, w.t())?,
+            Weight::Affine { w, scales, biases, group, bits, .. } => ops::quantized_matmul(x, w, scales, biases, true, *group, *bits)?,
+        };
+        let y = weight.bias().map_or(Ok(y.clone()), |b| ops::add(&y, b))?;
+        let y = residual.map_or(Ok(y.clone()), |r| ops::add(&y, r))?;
+        return if y.dtype() == x.dtype() { Ok(y) } else { y.as_dtype(x.dtype()) };
+    }
+    let mut shape = x.shape().to_vec();
+    if let Some(last) = shape.last_mut() {
+        *last = n;
+    }
+    let plus = i64::from(residual.is_some());
+    match weight {
+        Weight::Dense { w, .. } => {
+            let inputs: Vec<_> = [x, w].into_iter().chain(residual).collect();
+            host::op(&inputs, &shape, x.dtype(), entry::linear, [0, 0, plus, 0, 0, 0, 0, 0], c"CpuLinear", -1)
+        }
+        Weight::Affine { w, scales, biases, group, bits, .. } => {
+            let inputs: Vec<_> = [x, w, scales, biases].into_iter().chain(residual).collect();
+            host::op(&inputs, &shape, x.dtype(), entry::linear, [i64::from(*bits), i64::from(*group), plus, 0, 0, 0, 0, 0], c"CpuLinear", -1)
+        }
+    }
+}
+
+/// Rows of weights are whole blocks.
+fn fits(weight: &Weight) -> bool {
+    match weight {
+        Weight::Dense { w, .. } => w.dim(1) % 16 == 0 && w.dtype() != Dtype::Float64,
+        Weight::Affine { w, bits, group, .. } => w.dim(1) % 8 == 0 && [2, 4, 8].contains(bits) && [32, 64, 128].contains(group),
+    }
+}
