@@ -1,1 +1,42 @@
-//! See ARCHITECTURE.md.
+//! The look of mlx-dspark: tokens, fonts, icons and components, drawn with egui.
+//!
+//! ```no_run
+//! # use dspark_look::*;
+//! # fn start(ctx: &egui::Context) {
+//! fonts::install(ctx); // once
+//! apply(ctx, Look { preference: egui::ThemePreference::System, ..Look::default() }); // on every change of a setting
+//! # }
+//! # fn screen(ui: &mut egui::Ui) {
+//! let theme = Theme::of(ui); // &'static Theme: theme.base, theme.t2, theme.series.lookup …
+//! ui.label(Type::PROSE.rich("chat text", theme.t1)); // text styles carry size, line height, tracking
+//! if ui.add(Button::primary("Load").icon(Icon::DownloadSimple)).clicked() {}
+//! # }
+//! ```
+//!
+//! Rules: colours only from [`Theme`], text only through [`Type`], widths from [`space`], layouts
+//! from [`Density`]. Every component reports role and label to AccessKit and shows the focus ring.
+//! Widgets that draw number or state take them as arguments; nothing here knows the engine.
+//!
+//! | for | use |
+//! |---|---|
+//! | buttons | [`Button::primary`] `secondary` `quiet` `danger`, `.small()` `.icon()` `.detail()` `.caret()`; [`IconButton`] |
+//! | state | [`StatusPill`] with [`PillState`]; [`Chip`] with [`Tone`]; [`busy_ring`] |
+//! | input | [`TextField`], [`select`], [`segmented`], [`tabs`], [`toggle`], [`Slider`] |
+//! | menus | [`context_menu`], [`menu_below`], [`menu_above`] with [`MenuItem`], [`menu_separator`] |
+//! | tooltips | [`tip`]`(response, "Decode rate", "tokens per second …")` |
+pub mod components;
+pub mod fonts;
+pub mod icon;
+pub mod motion;
+pub mod paint;
+pub mod space;
+pub mod style;
+pub mod theme;
+pub mod type_style;
+
+pub use components::*;
+pub use icon::Icon;
+pub use space::Density;
+pub use style::{Look, apply, look};
+pub use theme::{DARK, LIGHT, Theme};
+pub use type_style::{Family, Type, middle_ellipsis, runs};
