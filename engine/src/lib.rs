@@ -1,5 +1,6 @@
 //! Everything that computes. See ARCHITECTURE.md for the rooms.
 
+pub mod sample;
 pub mod target;
 
 pub use dspark_hub as hub;

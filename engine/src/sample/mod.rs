@@ -1,0 +1,99 @@
+//! From logits to a token. One [`Sampler`] per generation; its draws depend on the request's seed and the token's
+//! position only.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `penalties` | what is added to the raw logits |
+//! | `shape` | temperature and truncation of one row, in plain Rust |
+//! | `device` | the same rule in MLX, for any number of rows |
+//! | `host` | the plain rule as one operation of MLX's CPU stream |
+//! | `rng` | counter-based random numbers |
+//! | `logprobs` | what is reported about the raw rows |
+//!
+//! On the CPU a draw inverts the cumulative distribution at one uniform; on a GPU it is Gumbel-max with MLX's
+//! generator, keyed per token. Each is reproducible on its own kind of device; the two need not agree with each other.
+
+pub mod device;
+pub mod host;
+pub mod logprobs;
+pub mod penalties;
+pub mod rng;
+pub mod shape;
+
+use dspark_protocol::{EngineError, Sampling};
+use mlx_rs::{Array, Device, DeviceType, Dtype, error::Exception, ops::indexing};
+use penalties::Penalties;
+use rng::Lane;
+use shape::Shape;
+
+/// Where draws are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Plain Rust on MLX's CPU stream.
+    Host,
+    /// MLX operations.
+    Device,
+}
+
+impl Place {
+    /// The right one for MLX's default device.
+    pub fn current() -> Self {
+        match Device::try_default().and_then(|device| device.get_type()) {
+            Ok(DeviceType::Cpu) => Self::Host,
+            _ => Self::Device,
+        }
+    }
+}
+
+/// Draws the tokens of one generation.
+#[derive(Debug, Clone)]
+pub struct Sampler {
+    shape: Option<Shape>,
+    penalties: Option<Penalties>,
+    seed: u64,
+    place: Place,
+}
+
+impl Sampler {
+    /// # Errors
+    /// [`EngineError::BadRequest`] naming the field that is out of range.
+    pub fn new(sampling: &Sampling, prompt: &[u32], vocab: usize, place: Place) -> Result<Self, EngineError> {
+        Ok(Self {
+            shape: Shape::of(sampling)?,
+            penalties: Penalties::of(sampling, prompt, vocab)?,
+            seed: sampling.seed.unwrap_or_else(rng::fresh_seed),
+            place,
+        })
+    }
+
+    /// The seed in use, given or drawn.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Whether the next draw needs the previous token on the host first.
+    pub fn sequential(&self) -> bool {
+        self.penalties.as_ref().is_some_and(Penalties::counts)
+    }
+
+    /// The token after `[1, 1, V]` raw logits, `[1, 1]` u32, lazily. `position` counts generated tokens from 0.
+    pub fn draw(&self, logits: &Array, position: u64) -> Result<Array, Exception> {
+        let mut row = logits.as_dtype(Dtype::Float32)?;
+        if let Some(penalties) = &self.penalties {
+            row = penalties.apply_device(&row)?;
+        }
+        match (&self.shape, self.place) {
+            // The lowest id wins an exact tie.
+            (None, _) => indexing::argmax_axis(&row, -1, false),
+            (Some(shape), Place::Host) => host::draw(&row, shape, rng::uniform(self.seed, position, Lane::Token)),
+            (Some(shape), Place::Device) => device::draw(&row, shape, rng::device_key(self.seed, position, Lane::Token)),
+        }
+    }
+
+    /// Takes note of a generated token.
+    pub fn observe(&mut self, token: u32) {
+        if let Some(penalties) = &mut self.penalties {
+            penalties.observe(token);
+        }
+    }
+}
