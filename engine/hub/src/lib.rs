@@ -1,1 +1,31 @@
-//! See ARCHITECTURE.md.
+//! Finding, fetching, converting and judging models. There is no MLX here.
+//!
+//! [`Hub`] knows every place a model may be in: [`Hub::resolve`] is the one answer to "where is it?", "is it
+//! installed?" and "must it be downloaded?". Long operations take a [`Job`] (progress and cancel) and are async;
+//! [`block_on`] runs them from a thread without a runtime.
+
+mod disk;
+mod error;
+pub mod gguf;
+mod job;
+mod tensors;
+
+pub use disk::free_space;
+pub use error::{HubError, Result};
+pub use job::{Job, Progress, Stage};
+
+/// Bytes for people, decimal units: `98.4 MB`.
+pub fn size(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "kB", "MB", "GB"] {
+        if value < 999.5 {
+            return if unit == "B" {
+                format!("{bytes} B")
+            } else {
+                format!("{value:.1} {unit}")
+            };
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.1} TB")
+}
