@@ -1,5 +1,9 @@
 //! Everything that computes. See ARCHITECTURE.md for the rooms.
 
+pub mod cache;
+pub mod decoder;
+pub mod families;
+pub mod load;
 pub mod sample;
 pub mod target;
 

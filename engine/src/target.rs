@@ -29,7 +29,12 @@ pub struct Rows<'a> {
 impl<'a> Rows<'a> {
     /// A chain without taps.
     pub fn chain(tokens: &'a Array, logits: Logits) -> Self {
-        Self { tokens, parents: None, logits, taps: &[] }
+        Self {
+            tokens,
+            parents: None,
+            logits,
+            taps: &[],
+        }
     }
 }
 
@@ -43,7 +48,7 @@ pub struct Output {
 }
 
 /// The per-layer state of one sequence.
-pub trait Cache {
+pub trait Cache: std::any::Any {
     /// Tokens it holds.
     fn len(&self) -> usize;
     fn is_empty(&self) -> bool {

@@ -1,0 +1,206 @@
+//! Matrices of a decoder: dense and affine through `mlx-cpu`, the float packings (mxfp4, nvfp4, mxfp8) through MLX's own
+//! product, which mlx-rs does not wrap.
+
+use crate::load::{Mode, Packing};
+use mlx_cpu::Weight;
+use mlx_rs::{
+    Array, Dtype, Stream,
+    error::Exception,
+    ops::{add, concatenate},
+};
+use std::ffi::CStr;
+
+type Result<T> = std::result::Result<T, Exception>;
+
+/// `y = x Wᵀ (+ b)` over the last axis of `x`.
+#[derive(Debug, Clone)]
+pub(crate) struct Linear(Matrix);
+
+#[derive(Debug, Clone)]
+enum Matrix {
+    /// Dense or affine.
+    Weight(Weight),
+    /// E2M1 or E4M3 elements with byte scales.
+    Float {
+        /// `[N, K · bits / 32]`, u32.
+        w: Array,
+        /// `[N, K / group]`, u8.
+        scales: Array,
+        packing: Packing,
+        bias: Option<Array>,
+    },
+}
+
+impl Linear {
+    /// `w`: `[N, K]`, `bias`: `[N]`.
+    pub(crate) fn dense(w: Array, bias: Option<Array>) -> Self {
+        Self(Matrix::Weight(Weight::Dense { w, bias }))
+    }
+
+    /// `w`: `[N, K · bits / 32]` u32, `scales` and `biases`: `[N, K / group]`.
+    pub(crate) fn affine(w: Array, scales: Array, biases: Array, packing: Packing, bias: Option<Array>) -> Self {
+        let Packing { bits, group, .. } = packing;
+        Self(Matrix::Weight(Weight::Affine {
+            w,
+            scales,
+            biases,
+            group,
+            bits,
+            bias,
+        }))
+    }
+
+    /// `w`: `[N, K · bits / 32]` u32, `scales`: `[N, K / group]` u8.
+    pub(crate) fn float_packed(w: Array, scales: Array, packing: Packing, bias: Option<Array>) -> Self {
+        Self(Matrix::Float { w, scales, packing, bias })
+    }
+
+    /// The layers as one, outputs in order: one pass over `x`. `None` where they are stored differently.
+    pub(crate) fn join(parts: &[&Self]) -> Result<Option<Self>> {
+        let weights: Vec<&Weight> = parts.iter().filter_map(|part| part.weight()).collect();
+        if weights.len() == parts.len() {
+            return Ok(Weight::join(&weights)?.map(|weight| Self(Matrix::Weight(weight))));
+        }
+        let mut floats = Vec::new();
+        for part in parts {
+            match &part.0 {
+                Matrix::Float {
+                    w,
+                    scales,
+                    packing,
+                    bias: None,
+                } => floats.push((w, scales, *packing)),
+                _ => return Ok(None),
+            }
+        }
+        let Some(&(.., packing)) = floats.first().filter(|first| floats.iter().all(|part| part.2 == first.2)) else {
+            return Ok(None);
+        };
+        let w = concatenate(&floats.iter().map(|part| part.0).collect::<Vec<_>>(), 0)?;
+        let scales = concatenate(&floats.iter().map(|part| part.1).collect::<Vec<_>>(), 0)?;
+        Ok(Some(Self::float_packed(w, scales, packing, None)))
+    }
+
+    fn weight(&self) -> Option<&Weight> {
+        match &self.0 {
+            Matrix::Weight(weight) => Some(weight),
+            Matrix::Float { .. } => None,
+        }
+    }
+
+    /// Every array that it owns.
+    pub(crate) fn arrays(&self) -> Vec<&Array> {
+        match &self.0 {
+            Matrix::Weight(weight) => weight.arrays(),
+            Matrix::Float { w, scales, bias, .. } => [w, scales].into_iter().chain(bias).collect(),
+        }
+    }
+
+    /// `[.., K]` to `[.., N]`.
+    pub(crate) fn forward(&self, x: &Array) -> Result<Array> {
+        match &self.0 {
+            Matrix::Weight(weight) => mlx_cpu::linear(x, weight),
+            Matrix::Float { w, scales, packing, bias } => {
+                let y = float_product(x, w, scales, *packing)?;
+                bias.as_ref().map_or(Ok(y.clone()), |bias| add(&y, bias))
+            }
+        }
+    }
+
+    /// The product plus `residual`, `[.., N]`.
+    pub(crate) fn plus(&self, x: &Array, residual: &Array) -> Result<Array> {
+        match &self.0 {
+            Matrix::Weight(weight) => mlx_cpu::linear_plus(x, weight, residual),
+            Matrix::Float { .. } => add(&self.forward(x)?, residual),
+        }
+    }
+
+    /// The product of the RMS norm of `x`.
+    pub(crate) fn of_norm(&self, x: &Array, norm: &Array, eps: f32) -> Result<Array> {
+        match &self.0 {
+            Matrix::Weight(weight) => mlx_cpu::norm_linear(x, Some(norm), eps, weight),
+            Matrix::Float { .. } => self.forward(&mlx_cpu::rms_norm(x, Some(norm), eps)?),
+        }
+    }
+
+    /// The product of `silu(gate) ⊙ up` plus `residual`; `gate_up`: `[.., 2K]`, the gate first.
+    pub(crate) fn of_swiglu(&self, gate_up: &Array, residual: &Array) -> Result<Array> {
+        match &self.0 {
+            Matrix::Weight(weight) => mlx_cpu::swiglu_linear(gate_up, weight, Some(residual)),
+            Matrix::Float { .. } => self.plus(&mlx_cpu::swiglu(gate_up)?, residual),
+        }
+    }
+
+    /// Rows `ids` of the matrix as a table: `[..]` to `[.., K]`.
+    pub(crate) fn embed(&self, ids: &Array, dtype: Dtype) -> Result<Array> {
+        match &self.0 {
+            Matrix::Weight(weight) => mlx_cpu::embed(ids, weight, dtype),
+            Matrix::Float { w, scales, packing, .. } => {
+                let (w, scales) = (w.take_axis(ids, 0)?, scales.take_axis(ids, 0)?);
+                float_dequantize(&w, &scales, *packing, dtype)
+            }
+        }
+    }
+}
+
+fn mode_name(mode: Mode) -> &'static CStr {
+    match mode {
+        Mode::Affine => c"affine",
+        Mode::Mxfp4 => c"mxfp4",
+        Mode::Nvfp4 => c"nvfp4",
+        Mode::Mxfp8 => c"mxfp8",
+    }
+}
+
+fn optional(value: i32) -> mlx_sys::mlx_optional_int {
+    mlx_sys::mlx_optional_int { value, has_value: true }
+}
+
+/// Turns a raw call into a result. `call` fills its argument and returns MLX's status.
+#[allow(unsafe_code)]
+fn raw(what: &str, call: impl FnOnce(*mut mlx_sys::mlx_array, mlx_sys::mlx_stream) -> i32) -> Result<Array> {
+    let stream = Stream::thread_local_or_default();
+    // SAFETY: a new empty handle, owned by `out` from here on, whatever the call did to it.
+    let mut handle = unsafe { mlx_sys::mlx_array_new() };
+    let status = call(&raw mut handle, stream.as_ptr());
+    // SAFETY: as above; MLX leaves a valid handle on success and the empty one on failure.
+    let out = unsafe { Array::from_ptr(handle) };
+    if status == 0 {
+        Ok(out)
+    } else {
+        Err(Exception::custom(format!("MLX refused {what}")))
+    }
+}
+
+#[allow(unsafe_code)]
+fn float_product(x: &Array, w: &Array, scales: &Array, packing: Packing) -> Result<Array> {
+    let y = raw("a quantized product", |out, stream| {
+        // SAFETY: the handles live through the call, which copies what it keeps; an empty handle stands for no biases.
+        unsafe {
+            let none = mlx_sys::mlx_array_new();
+            let (group, bits) = (optional(packing.group), optional(packing.bits));
+            let mode = mode_name(packing.mode).as_ptr();
+            mlx_sys::mlx_quantized_matmul(out, x.as_ptr(), w.as_ptr(), scales.as_ptr(), none, true, group, bits, mode, stream)
+        }
+    })?;
+    if y.dtype() == x.dtype() { Ok(y) } else { y.as_dtype(x.dtype()) }
+}
+
+#[allow(unsafe_code)]
+fn float_dequantize(w: &Array, scales: &Array, packing: Packing, dtype: Dtype) -> Result<Array> {
+    let y = raw("to unpack floats", |out, stream| {
+        // SAFETY: as in `float_product`.
+        unsafe {
+            let none = mlx_sys::mlx_array_new();
+            let (group, bits) = (optional(packing.group), optional(packing.bits));
+            let any = mlx_sys::mlx_optional_dtype {
+                value: mlx_sys::mlx_dtype__MLX_FLOAT32,
+                has_value: false,
+            };
+            let mode = mode_name(packing.mode).as_ptr();
+            mlx_sys::mlx_dequantize(out, w.as_ptr(), scales.as_ptr(), none, group, bits, mode, none, any, stream)
+        }
+    })?;
+    // Exact: the values fit bf16.
+    if y.dtype() == dtype { Ok(y) } else { y.as_dtype(dtype) }
+}
