@@ -1,0 +1,2 @@
+//! The window and the tray.
+pub mod markdown;

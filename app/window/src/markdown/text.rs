@@ -1,0 +1,118 @@
+use super::{parse::Inline, render::Event};
+use dspark_look::{Family, Theme, Type};
+use egui::{
+    Color32, CursorIcon, Galley, Pos2, Response, Role, Sense, Stroke, Ui, WidgetInfo,
+    text::{LayoutJob, TextFormat},
+    text_selection::LabelSelectionState,
+    vec2,
+};
+use std::{ops::Range, sync::Arc};
+
+/// How running text looks: chat prose, or the quieter reasoning.
+#[derive(Clone, Copy)]
+pub(super) struct Style {
+    pub base: Type,
+    pub color: Color32,
+}
+
+impl Style {
+    pub(super) fn strong(self) -> Self {
+        Self {
+            base: self.base.with_family(Family::SemiBold),
+            ..self
+        }
+    }
+
+    fn format(self, theme: &Theme, run: &Inline) -> TextFormat {
+        if run.code {
+            let size = Type {
+                size: self.base.size - 1.5,
+                line: self.base.line,
+                ..Type::CODE
+            };
+            return TextFormat {
+                background: theme.raised,
+                expand_bg: 2.0,
+                ..size.format(if run.link.is_some() { theme.accent } else { self.color })
+            };
+        }
+        let bold = run.bold || self.base.family == Family::SemiBold;
+        let family = match (bold, run.italic) {
+            (true, _) => Family::SemiBold,
+            (false, true) => Family::Italic,
+            (false, false) => self.base.family,
+        };
+        let color = if run.link.is_some() { theme.accent } else { self.color };
+        let line = |on: bool| if on { Stroke::new(1.0, color) } else { Stroke::NONE };
+        TextFormat {
+            // Only the regular weight has true italics.
+            italics: bold && run.italic,
+            underline: line(run.link.is_some()),
+            strikethrough: line(run.strike),
+            ..self.base.with_family(family).format(color)
+        }
+    }
+}
+
+/// Links of a text, by the characters they cover.
+pub(super) type Links = Vec<(Range<usize>, Arc<str>)>;
+
+pub(super) fn job(theme: &Theme, style: Style, runs: &[Inline]) -> (LayoutJob, Links) {
+    let mut job = LayoutJob::default();
+    let mut links = Links::new();
+    let mut at = 0;
+    for run in runs {
+        job.append(&run.text, 0.0, style.format(theme, run));
+        let end = at + run.text.chars().count();
+        if let Some(link) = &run.link {
+            links.push((at..end, link.clone()));
+        }
+        at = end;
+    }
+    (job, links)
+}
+
+/// Text that can be selected and whose links can be clicked. `caret` marks the end of what is being written.
+pub(super) fn show(ui: &mut Ui, mut job: LayoutJob, links: &Links, width: f32, caret: bool, events: &mut Vec<Event>) -> Response {
+    job.wrap.max_width = width;
+    let galley = ui.fonts_mut(|fonts| fonts.layout_job(job));
+    let size = vec2(galley.size().x.min(width), galley.size().y);
+    let (rect, response) = ui.allocate_exact_size(size, Sense::click_and_drag());
+    paint(ui, response, rect.min, galley, links, caret, events)
+}
+
+fn paint(ui: &Ui, mut response: Response, at: Pos2, galley: Arc<Galley>, links: &Links, caret: bool, events: &mut Vec<Event>) -> Response {
+    response.widget_info(|| WidgetInfo::labeled(Role::Label, ui.is_enabled(), galley.text()));
+    if !ui.is_rect_visible(response.rect) {
+        return response;
+    }
+    let theme = Theme::of(ui);
+    if let Some(link) = link_under(&response, at, &galley, links) {
+        if response.clicked() {
+            events.push(Event::OpenLink(link.to_string()));
+        }
+        response = response.on_hover_cursor(CursorIcon::PointingHand);
+        response = dspark_look::tip(response, link, "");
+    } else {
+        response = response.on_hover_cursor(CursorIcon::Text);
+    }
+    let end = galley.pos_from_cursor(galley.end()).translate(at.to_vec2());
+    LabelSelectionState::label_text_selection(ui, &response, at, galley, theme.t1, Stroke::NONE);
+    if caret {
+        let bar = egui::Rect::from_center_size(end.center() + vec2(3.0, 0.0), vec2(2.0, 17.0));
+        ui.painter().rect_filled(bar, 0, theme.accent);
+    }
+    response
+}
+
+fn link_under<'a>(response: &Response, at: Pos2, galley: &Galley, links: &'a Links) -> Option<&'a str> {
+    let pointer = response.hover_pos().filter(|_| !links.is_empty())?;
+    let index = galley.cursor_from_pos(pointer - at).index.0;
+    // The nearest character counts even from far off, so the pointer must be on its row.
+    let row = galley
+        .rows
+        .iter()
+        .find(|row| row.rect().translate(at.to_vec2()).expand2(vec2(2.0, 0.0)).contains(pointer));
+    row?;
+    links.iter().find(|(range, _)| range.contains(&index)).map(|(_, link)| &**link)
+}
