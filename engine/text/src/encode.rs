@@ -1,0 +1,163 @@
+//! Tokenizing text of which only some added tokens count.
+
+use crate::{
+    Result, TextError,
+    matcher::{Entry, Guard, Matcher, Span},
+};
+use std::{collections::HashSet, ops::Range};
+use tokenizers::{
+    AddedVocabulary, Model, NormalizedString, Normalizer, OffsetType, PreTokenizedString, PreTokenizer, Token, Tokenizer,
+    normalizer::Range as At,
+};
+
+/// Encodes with a say in which added tokens count.
+#[derive(Debug)]
+pub(crate) struct Encoder {
+    /// Tokens looked for in the raw text.
+    raw: Matcher,
+    /// Free tokens looked for in normalized text.
+    normalized: Matcher,
+    turn_ids: HashSet<u32>,
+}
+
+impl Encoder {
+    pub(crate) fn new(entries: &[Entry]) -> Self {
+        Self {
+            raw: Matcher::new(entries, |entry| {
+                (entry.normalized.is_none() || entry.guard > Guard::Free).then(|| entry.content.clone())
+            }),
+            normalized: Matcher::new(entries, |entry| entry.normalized.clone().filter(|_| entry.guard == Guard::Free)),
+            turn_ids: entries
+                .iter()
+                .filter(|entry| entry.guard == Guard::Turn)
+                .map(|entry| entry.id)
+                .collect(),
+        }
+    }
+
+    pub(crate) fn is_turn_mark(&self, id: u32) -> bool {
+        self.turn_ids.contains(&id)
+    }
+
+    /// Every added token that the text spells.
+    pub(crate) fn tokens_in(&self, text: &str) -> Vec<Span> {
+        self.raw.scan(text, |_, _| true).0
+    }
+
+    /// Token ids of `text`, in which an added token counts only where `accept` says so; elsewhere its characters are
+    /// ordinary text. Where everything is accepted this is the tokenizer's own encoding of the whole.
+    pub(crate) fn encode(&self, tokenizer: &Tokenizer, text: &str, accept: impl Fn(&Entry, Range<usize>) -> bool) -> Result<Vec<u32>> {
+        let (spans, took_all) = self.raw.scan(text, accept);
+        if took_all {
+            let ids = tokenizer.encode_fast(text, false).map_err(failed)?.get_ids().to_vec();
+            let expected = spans.iter().filter(|span| self.is_turn_mark(span.id)).count();
+            // More would mean that ordinary text became one, by normalization or by the model's own vocabulary.
+            if ids.iter().filter(|id| self.is_turn_mark(**id)).count() == expected {
+                return Ok(ids);
+            }
+        }
+        self.encode_around(tokenizer, text, &spans).map_err(failed)
+    }
+
+    /// The tokenizer's own pipeline, with the added tokens given instead of looked up.
+    fn encode_around(&self, tokenizer: &Tokenizer, text: &str, spans: &[Span]) -> tokenizers::Result<Vec<u32>> {
+        let mut pieces = PreTokenizedString::from(text);
+        pieces.split(|_, whole| cut(&whole, spans))?;
+        pieces.split(|_, mut piece| {
+            if let Some(normalizer) = tokenizer.get_normalizer() {
+                normalizer.normalize(&mut piece)?;
+            }
+            let found = self.normalized.scan(piece.get(), |_, _| true).0;
+            cut(&piece, &found)
+        })?;
+        if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
+            pre_tokenizer.pre_tokenize(&mut pieces)?;
+        }
+        let model = tokenizer.get_model();
+        pieces.tokenize(|piece| self.ordinary(model, piece.get()))?;
+        Ok(pieces.into_encoding(None, 0, OffsetType::None)?.get_ids().to_vec())
+    }
+
+    /// Tokens of ordinary text. Some vocabularies also hold their special tokens as words; text that would become one
+    /// is cut inside it, so that it comes out as shorter words.
+    fn ordinary(&self, model: &impl Model, text: &str) -> tokenizers::Result<Vec<Token>> {
+        let mut out = Vec::new();
+        let mut at = 0;
+        while at < text.len() {
+            let mut end = text.len();
+            let tokens = loop {
+                let tokens = model.tokenize(&text[at..end])?;
+                let Some(forged) = tokens.iter().find(|token| self.is_turn_mark(token.id)) else {
+                    break tokens;
+                };
+                let (start, stop) = forged.offsets;
+                let first = text[at + start..].chars().next().map_or(1, char::len_utf8);
+                if start > 0 {
+                    end = at + start;
+                } else if first < stop.min(end - at) {
+                    end = at + first;
+                } else {
+                    // A single character that is a turn mark by itself has no other spelling.
+                    break Vec::new();
+                }
+            };
+            out.extend(tokens.into_iter().map(|mut token| {
+                token.offsets = (token.offsets.0 + at, token.offsets.1 + at);
+                token
+            }));
+            at = end;
+        }
+        Ok(out)
+    }
+}
+
+/// Cuts a string at the spans, each becoming its token.
+fn cut(whole: &NormalizedString, spans: &[Span]) -> tokenizers::Result<Vec<(NormalizedString, Option<Vec<Token>>)>> {
+    let mut parts = Vec::with_capacity(2 * spans.len() + 1);
+    let slice = |range: Range<usize>| whole.slice(At::Normalized(range)).ok_or("a token boundary inside a character");
+    let mut at = 0;
+    for span in spans {
+        if at < span.range.start {
+            parts.push((slice(at..span.range.start)?, None));
+        }
+        let part = slice(span.range.clone())?;
+        let value = part.get().to_owned();
+        let length = value.len();
+        parts.push((part, Some(vec![Token::new(span.id, value, (0, length))])));
+        at = span.range.end;
+    }
+    if at < whole.len() {
+        parts.push((slice(at..whole.len())?, None));
+    }
+    Ok(parts)
+}
+
+pub(crate) fn failed(error: tokenizers::Error) -> TextError {
+    TextError::Encode(error.to_string())
+}
+
+/// The added tokens of a tokenizer.
+pub(crate) fn entries(added: &AddedVocabulary, normalizer: Option<&impl Normalizer>) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = added
+        .get_added_tokens_decoder()
+        .iter()
+        .filter(|(_, token)| !token.content.is_empty())
+        .map(|(id, token)| Entry {
+            id: *id,
+            content: token.content.clone(),
+            single_word: token.single_word,
+            lstrip: token.lstrip,
+            rstrip: token.rstrip,
+            normalized: token.normalized.then(|| {
+                let mut text = NormalizedString::from(token.content.as_str());
+                match normalizer.map(|normalizer| normalizer.normalize(&mut text)) {
+                    Some(Err(_)) => token.content.clone(),
+                    _ => text.get().to_owned(),
+                }
+            }),
+            guard: if token.special { Guard::Turn } else { Guard::Free },
+        })
+        .collect();
+    entries.sort_by_key(|entry| entry.id);
+    entries
+}
