@@ -5,14 +5,25 @@
 //! [`block_on`] runs them from a thread without a runtime.
 
 mod disk;
+mod download;
 mod error;
 pub mod gguf;
+mod hub;
 mod job;
+mod net;
+mod pip;
+mod places;
+pub mod starter;
 mod tensors;
+mod zip;
 
 pub use disk::free_space;
 pub use error::{HubError, Result};
+pub use hub::{Hub, block_on};
 pub use job::{Job, Progress, Stage};
+pub use net::{Patience, RepoFile, RepoId, RepoInfo};
+pub use places::Places;
+pub use starter::{Starter, StarterSource};
 
 /// Bytes for people, decimal units: `98.4 MB`.
 pub fn size(bytes: u64) -> String {

@@ -1,0 +1,94 @@
+use crate::{
+    HubError, Job, Result,
+    net::{Network, Patience, RepoId, RepoInfo},
+    places::Places,
+};
+use std::path::{Path, PathBuf};
+
+/// Everything this crate knows about the outside: folders, the model hub, the Python to ask for packages.
+///
+/// Cheap to clone; make one from the environment where it is needed, so that changed variables are seen.
+#[derive(Debug, Clone)]
+pub struct Hub {
+    pub places: Places,
+    pub(crate) net: Network,
+    pub(crate) python: PathBuf,
+}
+
+impl Hub {
+    /// Reads `HF_HOME`, `HF_HUB_CACHE`, `HF_ENDPOINT`, `HF_TOKEN`, `HF_TOKEN_PATH`, `HF_HUB_OFFLINE`,
+    /// `XDG_CACHE_HOME`, `MLX_DSPARK_CACHE`, `MLX_DSPARK_MODEL_DIRS` and `MLX_DSPARK_PYTHON`.
+    pub fn from_env() -> Self {
+        let home = std::env::home_dir().unwrap_or_else(|| PathBuf::from("."));
+        Self::from_vars(&home, &|key| std::env::var(key).ok())
+    }
+
+    /// As [`Hub::from_env`], from any source of variables.
+    pub fn from_vars(home: &Path, var: &dyn Fn(&str) -> Option<String>) -> Self {
+        let places = Places::from_vars(home, var);
+        let set = |key: &str| var(key).filter(|value| !value.is_empty());
+        let hf_home = set("HF_HOME").map_or_else(
+            || {
+                set("XDG_CACHE_HOME")
+                    .map_or_else(|| home.join(".cache"), |path| crate::places::expand(&path, home))
+                    .join("huggingface")
+            },
+            |path| crate::places::expand(&path, home),
+        );
+        Self {
+            net: Network::from_vars(&hf_home, home, var),
+            python: set("MLX_DSPARK_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from),
+            places,
+        }
+    }
+
+    /// Adds the model folders of the app's settings, after those of the environment.
+    #[must_use]
+    pub fn with_model_dirs(mut self, dirs: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.places.add_model_dirs(dirs);
+        self
+    }
+
+    #[must_use]
+    pub fn with_patience(mut self, patience: Patience) -> Self {
+        self.net.patience = patience;
+        self
+    }
+
+    /// What a repository holds, without downloading it: for sizes and the fit verdict.
+    ///
+    /// # Errors
+    /// Offline, unreachable, absent or private, gated: each its own [`HubError`].
+    pub async fn info(&self, repo: &str, revision: Option<&str>, job: &Job) -> Result<RepoInfo> {
+        let id: RepoId = repo.parse()?;
+        self.net.info(&id, revision.unwrap_or("main"), job).await
+    }
+
+    /// The host that models come from: `huggingface.co`, or the mirror of `HF_ENDPOINT`.
+    pub fn host(&self) -> String {
+        self.net.host()
+    }
+}
+
+/// Runs a future to its end from a thread that has no runtime (the command line). Works inside a runtime too: it
+/// computes on a thread of its own.
+pub fn block_on<F>(future: F) -> Result<F::Output>
+where
+    F: Future + Send,
+    F::Output: Send,
+{
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .map(|runtime| runtime.block_on(future))
+        });
+        match thread.join() {
+            Ok(Ok(output)) => Ok(output),
+            Ok(Err(e)) => Err(HubError::Internal(e.to_string())),
+            Err(_) => Err(HubError::Internal("the network thread panicked".into())),
+        }
+    })
+}
