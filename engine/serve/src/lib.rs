@@ -1,1 +1,45 @@
-//! See ARCHITECTURE.md.
+//! The engine over HTTP: routes, dialects, server-sent events, authentication and the checks that keep web pages out.
+//!
+//! This crate translates and owns nothing: a dialect turns a body into a [`dspark_protocol::Request`] and turns
+//! [`dspark_protocol::Event`]s back into its own shapes. It talks to the engine through an
+//! [`dspark_protocol::EngineHandle`] only, so it builds and is tested without MLX.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`config`] | every knob, and which address needs a key |
+//! | `net` | binding, who holds a busy port, the accept loop, graceful stop |
+//! | `guard`, `auth` | Host and Origin checks, CORS, keys |
+//! | `routes` | one file a route family; admission, error mapping |
+//! | `dialect` | pure translators: body → request, events → body or chunks |
+//! | `generate` | one generation's way from admission to its last event, for every dialect |
+//! | `sse` | frames, keep-alive, the bounded buffer towards a slow reader |
+//!
+//! ```no_run
+//! # async fn run(engine: dspark_protocol::EngineHandle) -> anyhow_like::Result {
+//! use dspark_serve::{ServeConfig, Server};
+//! let server = Server::bind(ServeConfig::default(), engine).await?;
+//! println!("{}", server.banner());
+//! server.serve(async { let _ = tokio::signal::ctrl_c().await; }).await;
+//! # Ok(()) }
+//! # mod anyhow_like { pub type Result = std::result::Result<(), Box<dyn std::error::Error>>; }
+//! ```
+
+mod auth;
+pub mod config;
+mod dialect;
+mod error;
+mod generate;
+mod guard;
+mod ids;
+mod net;
+mod registry;
+mod routes;
+mod sse;
+mod state;
+
+pub use auth::{ApiKey, generate_key};
+pub use config::{ConfigError, ServeConfig, UsageChunk};
+pub use net::{BindError, PortHolder, Server, ServerControl, who_holds, write_ready_file};
+pub use registry::{ClientStats, LiveRequest, Phase};
+pub use routes::service;
+pub use state::App;

@@ -1,0 +1,66 @@
+//! The `x_mlx_dspark` block: what this engine can say about an answer beyond any dialect.
+
+use dspark_protocol::{FinishReason, Summary};
+use serde_json::{Map, Value, json};
+
+pub(crate) const KEY: &str = "x_mlx_dspark";
+
+/// Rates to one decimal, the rest to three.
+fn rounded(value: f64, decimals: i32) -> Value {
+    let scale = 10f64.powi(decimals);
+    json!((value * scale).round() / scale)
+}
+
+pub(crate) fn block(summary: &Summary, warnings: &[String], request_id: &str) -> Value {
+    let Summary {
+        usage, timings, finish, ..
+    } = summary;
+    let mut block = Map::new();
+    let mut set = |key: &str, value: Value| {
+        block.insert(key.into(), value);
+    };
+    set("mode", json!(summary.effective_mode));
+    if summary.mode != summary.effective_mode {
+        set("requested_mode", json!(summary.mode));
+    }
+    if let Some(reason) = &summary.mode_reason {
+        set("mode_reason", json!(reason));
+    }
+    set("accept_len", rounded(summary.accept_len, 3));
+    set("tokens_per_sec", rounded(timings.end_to_end_rate(usage), 1));
+    set("decode_tokens_per_sec", rounded(timings.decode_rate(usage), 1));
+    set("target_forwards", json!(summary.target_forwards));
+    set("prompt_tokens", json!(usage.prompt_tokens));
+    set("cached_tokens", json!(usage.cached_tokens));
+    set("completion_tokens", json!(usage.completion_tokens));
+    set("context_tokens", json!(usage.prompt_tokens + usage.completion_tokens));
+    set("prefill_seconds", rounded(timings.prefill, 3));
+    set("decode_seconds", rounded(timings.decode, 3));
+    set("ttft_seconds", rounded(timings.ttft, 3));
+    set("queue_seconds", rounded(timings.queue, 3));
+    if let Some(rate) = timings.prefill_rate(usage) {
+        set("prefill_tokens_per_sec", rounded(rate, 1));
+    }
+    set("stop_reason_detail", detail(finish));
+    set("seed", json!(summary.seed));
+    set("request_id", json!(request_id));
+    let mut all: Vec<&String> = summary.warnings.iter().chain(warnings).collect();
+    all.dedup();
+    if !all.is_empty() {
+        set("warnings", json!(all));
+    }
+    if !summary.token_ids.is_empty() {
+        set("token_ids", json!(summary.token_ids));
+    }
+    Value::Object(block)
+}
+
+/// Finer than any dialect's stop reason.
+fn detail(finish: &FinishReason) -> Value {
+    match finish {
+        FinishReason::Stop { matched: None } => json!({"type": "eos"}),
+        FinishReason::Stop { matched: Some(text) } => json!({"type": "stop_string", "matched": text}),
+        FinishReason::Length => json!({"type": "length"}),
+        FinishReason::Cancelled => json!({"type": "cancelled"}),
+    }
+}

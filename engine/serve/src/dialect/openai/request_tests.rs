@@ -1,0 +1,411 @@
+use super::*;
+use proptest::prelude::*;
+use serde_json::{Map, json};
+
+/// A minimal body with more fields.
+fn body(more: &Value) -> Value {
+    let mut map = Map::new();
+    map.insert("messages".into(), json!([{"role": "user", "content": "hi"}]));
+    map.extend(more.as_object().cloned().unwrap_or_default());
+    Value::Object(map)
+}
+
+fn defaults() -> Defaults {
+    Defaults {
+        client: "test".into(),
+        max_tokens: 2048,
+        max_tokens_cap: 32_768,
+        ..Defaults::default()
+    }
+}
+
+fn parse(more: Value) -> Result<ChatRequest, ApiError> {
+    ChatRequest::parse(&body(&more), &defaults())
+}
+
+fn options(chat: &ChatRequest) -> &TemplateOptions {
+    match &chat.request.prompt {
+        Prompt::Chat { options, .. } => options,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_bare_request_is_greedy_with_the_servers_limit() {
+    let chat = parse(json!({})).unwrap();
+    assert_eq!(chat.request.sampling, Sampling::default());
+    assert_eq!(
+        (chat.request.max_tokens, chat.asked_max, chat.n, chat.stream),
+        (2048, None, 1, false)
+    );
+    assert_eq!(chat.warnings, [] as [String; 0]);
+}
+
+#[test]
+fn max_tokens_in_every_spelling() {
+    for (more, asked, used) in [
+        (json!({"max_tokens": 7}), Some(7), 7),
+        (json!({"max_completion_tokens": 8}), Some(8), 8),
+        (json!({"max_tokens": 7, "max_completion_tokens": 8}), Some(7), 7),
+        (json!({"max_tokens": 0, "max_completion_tokens": 8}), Some(8), 8),
+        (json!({"max_tokens": null}), None, 2048),
+        (json!({"max_tokens": "9"}), Some(9), 9),
+        (json!({"max_tokens": 9.0}), Some(9), 9),
+        (json!({"max_tokens": "plenty"}), None, 2048),
+        (json!({"max_tokens": -1}), None, 32_768),
+        (json!({"max_tokens": 1_000_000}), Some(32_768), 32_768),
+        (json!({"max_tokens": u64::MAX}), Some(32_768), 32_768),
+    ] {
+        let chat = parse(more.clone()).unwrap();
+        assert_eq!((chat.asked_max, chat.request.max_tokens), (asked, used), "{more}");
+    }
+    let thinking = Defaults {
+        thinks: true,
+        ..defaults()
+    };
+    let chat = ChatRequest::parse(&body(&json!({})), &thinking).unwrap();
+    assert_eq!(chat.request.max_tokens, 32_768);
+}
+
+#[test]
+fn the_request_beats_the_server_beats_the_checkpoint() {
+    let server = SamplingDefaults {
+        temperature: Some(0.5),
+        top_p: None,
+        top_k: Some(5),
+    };
+    let model = SamplingDefaults {
+        temperature: Some(0.9),
+        top_p: Some(0.8),
+        top_k: Some(50),
+    };
+    let defaults = Defaults {
+        sampling: [server, model],
+        ..defaults()
+    };
+    let silent = ChatRequest::parse(&body(&json!({"temperature": null})), &defaults)
+        .unwrap()
+        .request
+        .sampling;
+    assert_eq!((silent.temperature, silent.top_p, silent.top_k), (0.5, 0.8, 5));
+    let spoken = ChatRequest::parse(&body(&json!({"temperature": 0, "top_p": 1, "top_k": 0})), &defaults)
+        .unwrap()
+        .request
+        .sampling;
+    assert_eq!((spoken.temperature, spoken.top_p, spoken.top_k), (0.0, 1.0, 0));
+}
+
+#[test]
+fn sampling_is_clamped_and_says_so() {
+    let chat = parse(json!({
+        "temperature": -1, "top_p": 0, "top_k": -1, "min_p": 2, "presence_penalty": 9, "frequency_penalty": -9,
+        "repeat_penalty": 1.1, "seed": -1, "logit_bias": {"5": 200, "x": 1}, "n": 99
+    }))
+    .unwrap();
+    let sampling = &chat.request.sampling;
+    assert_eq!((sampling.temperature, sampling.top_k, sampling.min_p), (0.0, 0, 1.0));
+    assert!(sampling.top_p > 0.0);
+    assert_eq!((sampling.presence_penalty, sampling.frequency_penalty), (2.0, -2.0));
+    assert_eq!((sampling.repetition_penalty, sampling.seed), (1.1, None));
+    assert_eq!(sampling.logit_bias, BTreeMap::from([(5, 100.0)]));
+    assert_eq!(chat.n, 8);
+    for word in [
+        "temperature",
+        "min_p",
+        "presence_penalty",
+        "frequency_penalty",
+        "logit_bias",
+        "`n` 99",
+    ] {
+        assert!(
+            chat.warnings.iter().any(|warning| warning.contains(word)),
+            "{word}: {:?}",
+            chat.warnings
+        );
+    }
+}
+
+#[test]
+fn stops_of_any_number_and_kind() {
+    let stop = |value: Value| parse(json!({ "stop": value })).map(|chat| chat.request.stop);
+    assert_eq!(stop(json!("END")).unwrap(), ["END"]);
+    assert_eq!(
+        stop(json!(["a", "", 5, null, "b", "c", "d", "e"])).unwrap(),
+        ["a", "5", "b", "c", "d", "e"]
+    );
+    assert_eq!(stop(json!(null)).unwrap(), [] as [&str; 0]);
+    assert_eq!(stop(json!({})).unwrap_err().param.as_deref(), Some("stop"));
+}
+
+#[test]
+fn logprobs_up_to_twenty() {
+    let logprobs = |more: Value| parse(more).map(|chat| chat.request.logprobs);
+    assert_eq!(logprobs(json!({"logprobs": true})).unwrap(), Some(0));
+    assert_eq!(logprobs(json!({"logprobs": true, "top_logprobs": 20})).unwrap(), Some(20));
+    assert_eq!(logprobs(json!({"logprobs": false})).unwrap(), None);
+    assert_eq!(logprobs(json!({"top_logprobs": 3})).unwrap(), None);
+    for bad in [
+        json!({"logprobs": true, "top_logprobs": 21}),
+        json!({"logprobs": true, "top_logprobs": -1}),
+    ] {
+        assert_eq!(logprobs(bad).unwrap_err().param.as_deref(), Some("top_logprobs"));
+    }
+}
+
+#[test]
+fn tools_are_refused_until_they_are_honoured() {
+    let tool = json!([{"type": "function", "function": {"name": "f"}}]);
+    for (more, param) in [
+        (json!({ "tools": tool }), Some("tools")),
+        (json!({ "tools": tool, "tool_choice": "auto" }), Some("tools")),
+        (
+            json!({ "tools": tool, "tool_choice": {"type": "function", "function": {"name": "f"}} }),
+            Some("tools"),
+        ),
+        (json!({ "functions": [{"name": "f"}] }), Some("functions")),
+        (json!({ "tool_choice": "required" }), Some("tool_choice")),
+        (json!({ "tool_choice": "perhaps" }), Some("tool_choice")),
+        (json!({ "tools": tool, "tool_choice": "none" }), None),
+        (json!({ "tools": [], "tool_choice": "auto" }), None),
+        (json!({ "tools": [{"type": "web_search"}] }), None),
+        (json!({ "functions": [{"name": "f"}], "function_call": "none" }), None),
+        (json!({ "parallel_tool_calls": true }), None),
+    ] {
+        assert_eq!(parse(more.clone()).err().and_then(|error| error.param).as_deref(), param, "{more}");
+    }
+    assert_eq!(parse(json!({ "tools": tool })).unwrap_err().code, Some("unsupported_parameter"));
+}
+
+/// Cases ag-020 and ag-021.
+#[test]
+fn formats_are_refused_never_ignored() {
+    for (kind, code) in [
+        ("json_schema", Some("unsupported_parameter")),
+        ("json_object", Some("unsupported_parameter")),
+        ("jsno_schema", None),
+    ] {
+        let error = parse(json!({"response_format": {"type": kind}})).unwrap_err();
+        assert_eq!((error.status.as_u16(), error.code), (400, code), "{kind}");
+        assert!(error.message.contains(kind));
+    }
+    assert!(parse(json!({"response_format": {"type": "text"}})).is_ok());
+    assert!(parse(json!({"response_format": null})).is_ok());
+}
+
+#[test]
+fn every_spelling_of_thinking() {
+    for (more, thinking, effort) in [
+        (
+            json!({"enable_thinking": false, "chat_template_kwargs": {"enable_thinking": true}}),
+            Some(false),
+            None,
+        ),
+        (json!({"chat_template_kwargs": {"enable_thinking": true}}), Some(true), None),
+        (json!({"thinking": {"type": "disabled"}}), Some(false), None),
+        (json!({"thinking": {"type": "enabled", "budget_tokens": 100}}), Some(true), None),
+        (json!({"reasoning": {"enabled": true, "effort": "HIGH"}}), Some(true), Some("high")),
+        (json!({"reasoning_effort": "none"}), Some(false), None),
+        (json!({"reasoning_effort": "minimal"}), None, Some("low")),
+        (json!({"reasoning_effort": "max"}), None, Some("xhigh")),
+        (json!({"thinking_budget": 0}), Some(false), None),
+    ] {
+        let chat = parse(more.clone()).unwrap();
+        assert_eq!(options(&chat).enable_thinking, thinking, "{more}");
+        assert_eq!(options(&chat).reasoning_effort.as_deref(), effort, "{more}");
+    }
+    assert_eq!(
+        parse(json!({"reasoning_effort": "enormous"})).unwrap_err().param.as_deref(),
+        Some("reasoning_effort")
+    );
+    let chat = parse(json!({"chat_template_kwargs": {"custom": 1, "messages": []}})).unwrap();
+    assert_eq!(options(&chat).extra.get("custom"), Some(&json!(1)));
+    assert!(!options(&chat).extra.contains_key("messages"));
+}
+
+#[test]
+fn continuing_needs_an_assistant_turn_at_the_end() {
+    let talk = json!([{"role": "user", "content": "x"}, {"role": "assistant", "content": "Once"}]);
+    for more in [json!({"continue_final_message": true}), json!({"add_generation_prompt": false})] {
+        assert_eq!(parse(more.clone()).unwrap_err().param.as_deref(), Some("continue_final_message"));
+        let mut full = body(&more);
+        full["messages"] = talk.clone();
+        assert!(options(&ChatRequest::parse(&full, &defaults()).unwrap()).continue_final_message);
+    }
+}
+
+/// SillyTavern and pi send dozens of fields; none may fail, and those that ask for something are named.
+#[test]
+fn ignored_fields_never_fail_and_are_told() {
+    let chat = parse(json!({
+        "user": "u", "store": false, "metadata": {"a": 1}, "service_tier": "auto", "prediction": {"type": "content"},
+        "prompt_cache_key": "k", "safety_identifier": "s", "modalities": ["text", "audio"], "audio": {"voice": "x"},
+        "web_search_options": {}, "verbosity": "low", "logit_bias": [], "typical_p": 1.0, "dry_multiplier": 0,
+        "dry_base": 1.75, "xtc_probability": 0.5, "mirostat_mode": 0, "brand_new_field": [1], "another": null
+    }))
+    .unwrap();
+    let all = chat.warnings.join("\n");
+    for told in [
+        "audio",
+        "verbosity",
+        "xtc_probability",
+        "typical_p",
+        "modalities",
+        "brand_new_field",
+    ] {
+        assert!(all.contains(told), "{told} in {all}");
+    }
+    for quiet in ["store", "web_search_options", "dry_", "mirostat", "another", "logit_bias"] {
+        assert!(!all.contains(quiet), "{quiet} in {all}");
+    }
+}
+
+#[test]
+fn choices_of_a_sampled_request_differ_in_seed_only() {
+    let chat = parse(json!({"n": 3, "temperature": 1, "seed": 7})).unwrap();
+    assert_eq!([0, 1, 2].map(|index| chat.choice(index).sampling.seed), [Some(7), Some(8), Some(9)]);
+    assert!(!chat.greedy());
+    assert_eq!(parse(json!({"n": 2, "stream": true})).unwrap_err().param.as_deref(), Some("n"));
+}
+
+#[test]
+fn wrong_kinds_name_the_field() {
+    for (more, param) in [
+        (json!({"temperature": "hot"}), "temperature"),
+        (json!({"stream": "yes"}), "stream"),
+        (json!({"seed": 1.5}), "seed"),
+        (json!({"stream_options": true}), "stream_options"),
+        (json!({"model": 5}), "model"),
+        (json!({"chat_template_kwargs": []}), "chat_template_kwargs"),
+        (json!({"tools": {}}), "tools"),
+        (json!({"tool_choice": 1}), "tool_choice"),
+    ] {
+        let error = parse(more).unwrap_err();
+        assert_eq!((error.status.as_u16(), error.param.as_deref()), (400, Some(param)));
+    }
+    assert_eq!(ChatRequest::parse(&json!([]), &defaults()).unwrap_err().status.as_u16(), 400);
+    assert_eq!(
+        ChatRequest::parse(&json!({}), &defaults()).unwrap_err().param.as_deref(),
+        Some("messages")
+    );
+}
+
+fn anything() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        ".{0,12}".prop_map(Value::from),
+        prop_oneof![
+            "user",
+            "system",
+            "assistant",
+            "tool",
+            "text",
+            "image_url",
+            "function",
+            "none",
+            "data:text/plain;base64,"
+        ]
+        .prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 32, 6, |inner| {
+        let key = prop_oneof![
+            Just("role"),
+            Just("content"),
+            Just("type"),
+            Just("text"),
+            Just("file"),
+            Just("file_data"),
+            Just("tool_calls"),
+            Just("function"),
+            Just("arguments"),
+            Just("effort"),
+            Just("include_usage"),
+            Just("x"),
+        ]
+        .prop_map(str::to_owned);
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::vec((key, inner), 0..6).prop_map(|pairs| Value::Object(pairs.into_iter().collect())),
+        ]
+    })
+}
+
+const KNOWN: [&str; 30] = [
+    "messages",
+    "model",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "repeat_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "stop",
+    "seed",
+    "n",
+    "logprobs",
+    "top_logprobs",
+    "tools",
+    "tool_choice",
+    "functions",
+    "function_call",
+    "response_format",
+    "chat_template_kwargs",
+    "enable_thinking",
+    "reasoning_effort",
+    "reasoning",
+    "thinking",
+    "logit_bias",
+];
+
+proptest! {
+    /// Whatever a field holds, the answer is a request within its bounds or a 400 that names a field.
+    #[test]
+    fn no_body_panics_or_escapes_its_bounds(
+        talk in anything(),
+        fields in prop::collection::vec((prop::sample::select(KNOWN.as_slice()), anything()), 0..8),
+        good_talk in any::<bool>(),
+    ) {
+        let mut map = Map::new();
+        map.extend(fields.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        let talk = if good_talk { json!([{"role": "user", "content": "hi"}]) } else { talk };
+        map.insert("messages".into(), talk);
+        match ChatRequest::parse(&Value::Object(map), &defaults()) {
+            Ok(chat) => {
+                let sampling = &chat.request.sampling;
+                prop_assert!((1..=32_768).contains(&chat.request.max_tokens));
+                prop_assert!((1..=8).contains(&chat.n));
+                prop_assert!(sampling.temperature.is_finite() && sampling.temperature >= 0.0);
+                prop_assert!(sampling.top_p > 0.0 && sampling.top_p <= 1.0);
+                prop_assert!((0.0..=1.0).contains(&sampling.min_p));
+                prop_assert!(sampling.repetition_penalty > 0.0);
+                prop_assert!(chat.request.logprobs.is_none_or(|count| count <= 20));
+                prop_assert!(chat.request.stop.iter().all(|stop| !stop.is_empty()));
+                prop_assert!(sampling.logit_bias.values().all(|bias| bias.is_finite()));
+            }
+            Err(error) => {
+                prop_assert_eq!(error.status.as_u16(), 400);
+                prop_assert!(!error.message.is_empty());
+                prop_assert!(error.param.is_some());
+            }
+        }
+    }
+
+    /// Unknown fields are never an error.
+    #[test]
+    fn unknown_fields_never_fail(name in "[a-z_]{1,20}", value in anything()) {
+        prop_assume!(!KNOWN.contains(&name.as_str()));
+        prop_assume!(!["continue_final_message", "add_generation_prompt", "ignore_eos", "return_token_ids", "thinking_budget"].contains(&name.as_str()));
+        let mut more = Map::new();
+        more.insert(name, value);
+        prop_assert!(parse(Value::Object(more)).is_ok());
+    }
+}
