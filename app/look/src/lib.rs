@@ -24,8 +24,16 @@
 //! | input | [`TextField`], [`select`], [`segmented`], [`tabs`], [`toggle`], [`Slider`] |
 //! | menus | [`context_menu`], [`menu_below`], [`menu_above`] with [`MenuItem`], [`menu_separator`] |
 //! | tooltips | [`tip`]`(response, "Decode rate", "tokens per second …")` |
+//! | window | [`header`], [`column`], [`sidebar_background`], [`ScreenRow`] (`.rail(ui)` when narrow), [`ChatRow`], [`date_heading`], [`MemoryFoot`], [`Density`] |
+//! | chat | [`user_message`], [`reasoning`], [`code_block`] with [`highlight`](highlight::highlight), [`turn_tiles`], [`actions_row`], [`Composer`] (send and stop, IME safe), [`stream_caret`] |
+//! | lists | [`Columns`], [`table_head`], [`TableRow`], [`two_lines`], [`row_caret`], [`OptionRow`], [`list_heading`] inside [`card_flush`] |
+//! | cards | [`card`], [`card_title`], [`stat_row`], [`key_value`], [`progress_row`], [`ErrorCard`], [`empty_state`], [`memory_bar`], [`memory_legend`] |
+//! | settings | [`settings_group`] with [`SettingsRow`], [`subnav_row`], [`reload_bar`] |
+//! | over the window | [`Toasts`], [`palette`] with [`PaletteRow`], [`modal`], [`confirm`] |
 pub mod components;
 pub mod fonts;
+pub mod gallery;
+pub mod highlight;
 pub mod icon;
 pub mod motion;
 pub mod paint;
@@ -35,6 +43,7 @@ pub mod theme;
 pub mod type_style;
 
 pub use components::*;
+pub use highlight::highlight;
 pub use icon::Icon;
 pub use space::Density;
 pub use style::{Look, apply, look};
