@@ -85,6 +85,30 @@ impl Store {
         id
     }
 
+    /// The next free session and message ids, for a caller that names its rows itself ([`Store::insert_session`],
+    /// [`Store::insert_message`]).
+    pub fn next_ids(&self) -> (i64, i64) {
+        let load = |next: &AtomicI64| next.load(Ordering::Relaxed);
+        (load(&self.0.next_session), load(&self.0.next_message))
+    }
+
+    /// [`Store::create_session`] under an id from [`Store::next_ids`].
+    pub fn insert_session(&self, id: i64, title: impl Into<String>) {
+        self.0.next_session.fetch_max(id + 1, Ordering::Relaxed);
+        self.write(Write::CreateSession {
+            id,
+            title: clean(title.into()),
+            at: now(),
+        });
+    }
+
+    /// [`Store::add_message`] under an id from [`Store::next_ids`].
+    pub fn insert_message(&self, mut message: Message) {
+        self.0.next_message.fetch_max(message.id + 1, Ordering::Relaxed);
+        message.text = clean(message.text);
+        self.write(Write::Add(message));
+    }
+
     /// A person's own title; automatic ones never replace it.
     pub fn rename(&self, session: i64, title: impl Into<String>) {
         self.write(Write::Rename {

@@ -253,6 +253,11 @@ impl Loading {
         self.events.try_recv().ok()
     }
 
+    /// A token to cancel from elsewhere while this is being read.
+    pub fn canceller(&self) -> CancellationToken {
+        self.cancel.clone()
+    }
+
     /// Stops between tensors; the old model stays.
     pub fn cancel(&self) {
         self.cancel.cancel();

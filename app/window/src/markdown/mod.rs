@@ -2,13 +2,11 @@
 //! where it is visible. HTML is shown as text, images are never loaded.
 
 mod document;
-mod highlight;
 mod parse;
 mod render;
 mod table;
 mod text;
 
 pub use document::Document;
-pub use highlight::{Kind, highlight};
 pub use parse::{Block, CodeBlock, Inline, Item, Table};
 pub use render::{Blocks, Event, show};

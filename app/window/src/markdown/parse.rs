@@ -1,4 +1,3 @@
-use super::highlight::{Kind, highlight};
 use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag};
 use std::{iter::Peekable, ops::Range, sync::Arc};
 
@@ -29,7 +28,6 @@ pub struct CodeBlock {
     /// First word of the info string, lower case.
     pub language: String,
     pub text: Arc<str>,
-    pub colors: Arc<[(Range<usize>, Kind)]>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -165,11 +163,9 @@ fn code(events: &mut Events<'_>, kind: &CodeBlockKind<'_>) -> CodeBlock {
     }
     // A tab would draw as one space.
     let text = text.replace('\t', "    ");
-    let colors = highlight(&language, &text);
     CodeBlock {
         language,
         text: text.into(),
-        colors: colors.into(),
     }
 }
 

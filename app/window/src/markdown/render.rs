@@ -1,24 +1,20 @@
 use super::{
     document::Document,
-    highlight::Kind,
     parse::{Block, CodeBlock, Item},
     table,
     text::{self, Style},
 };
-use dspark_look::{Button, Icon, Theme, Type, paint, space::radius};
-use egui::{
-    Color32, Frame, Margin, Rect, Role, ScrollArea, Stroke, Ui, UiBuilder, WidgetInfo,
-    text::{LayoutJob, TextFormat},
-    vec2,
+use dspark_look::{Icon, Theme, Type, code_block, highlight, paint};
+use egui::{Color32, Rect, Ui, UiBuilder, text::LayoutJob, vec2};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
-use std::collections::BTreeSet;
 
 /// Space between blocks, points.
 const GAP: f32 = 12.0;
 /// Blocks this far outside the visible part are still laid out, so that scrolling shows no gap.
 const MARGIN: f32 = 400.0;
-/// Lines of code laid out as one piece of text.
-const CODE_CHUNK: usize = 60;
 
 /// What a person did in rendered text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +29,8 @@ pub struct Blocks {
     width: f32,
     heights: Vec<f32>,
     wrapped: BTreeSet<usize>,
+    /// Coloured code of finished blocks, for the theme it was coloured in.
+    code: BTreeMap<usize, (bool, Arc<str>, LayoutJob)>,
 }
 
 impl Blocks {
@@ -67,7 +65,8 @@ pub fn show(ui: &mut Ui, document: &Document, blocks: &mut Blocks, quiet: bool, 
         },
         events: Vec::new(),
         wrapped: std::mem::take(&mut blocks.wrapped),
-        code: 0,
+        colored: std::mem::take(&mut blocks.code),
+        name: 0,
     };
     let visible = ui.clip_rect().y_range().expand(MARGIN);
     ui.scope(|ui| {
@@ -79,7 +78,7 @@ pub fn show(ui: &mut Ui, document: &Document, blocks: &mut Blocks, quiet: bool, 
             let top = ui.cursor().top();
             let known = blocks.heights[index];
             let height = if known.is_finite() { known } else { estimate(block, width) };
-            painter.code = index;
+            painter.name = index;
             if top > visible.max || top + height < visible.min {
                 ui.allocate_space(vec2(width, height));
                 continue;
@@ -90,6 +89,7 @@ pub fn show(ui: &mut Ui, document: &Document, blocks: &mut Blocks, quiet: bool, 
         }
     });
     blocks.wrapped = painter.wrapped;
+    blocks.code = painter.colored;
     painter.events
 }
 
@@ -113,8 +113,9 @@ pub(super) struct Painter<'a> {
     pub style: Style,
     pub events: Vec<Event>,
     wrapped: BTreeSet<usize>,
-    /// Names the code block in `wrapped` and in ids; top-level index, then counted up inside containers.
-    code: usize,
+    colored: BTreeMap<usize, (bool, Arc<str>, LayoutJob)>,
+    /// Names a code block in `wrapped` and in ids: top-level index, then counted up inside containers.
+    name: usize,
 }
 
 impl Painter<'_> {
@@ -132,7 +133,7 @@ impl Painter<'_> {
                 }
                 self.text(ui, Style { base, ..self.style }, text, caret);
             }
-            Block::Code(code) => self.code(ui, code, caret),
+            Block::Code(code) => self.code(ui, code),
             Block::List { start, items } => self.list(ui, *start, items, caret),
             Block::Quote(blocks) => self.quote(ui, blocks, caret),
             Block::Table(table) => table::show(self, ui, table),
@@ -157,7 +158,7 @@ impl Painter<'_> {
             if index > 0 {
                 ui.add_space(gap);
             }
-            self.code += 10_000;
+            self.name += 10_000;
             self.block(ui, block, caret && index + 1 == blocks.len());
         }
     }
@@ -227,111 +228,30 @@ impl Painter<'_> {
         ui.painter().rect_filled(bar, 1, self.theme.line2);
     }
 
-    fn code(&mut self, ui: &mut Ui, code: &CodeBlock, caret: bool) {
-        let name = self.code;
-        let wrapped = self.wrapped.contains(&name);
-        let width = ui.available_width();
-        Frame::new()
-            .fill(self.theme.code)
-            .stroke(Stroke::new(1.0, self.theme.line))
-            .corner_radius(radius::CARD)
-            .show(ui, |ui| {
-                ui.set_width(width - 2.0);
-                ui.push_id(("code", name), |ui| {
-                    self.code_bar(ui, code, name, wrapped);
-                    let lines = ui.cursor().top();
-                    paint::hline(ui.painter(), ui.max_rect().x_range(), lines, self.theme.line);
-                    ui.add_space(1.0);
-                    let body = Frame::new().inner_margin(Margin { left: 14, right: 14, top: 12, bottom: 13 });
-                    body.show(ui, |ui| {
-                        if wrapped {
-                            self.code_lines(ui, code, ui.available_width(), caret);
-                        } else {
-                            ScrollArea::horizontal()
-                                .id_salt("lines")
-                                .auto_shrink([false, true])
-                                .show(ui, |ui| self.code_lines(ui, code, f32::INFINITY, caret));
-                        }
-                    });
-                });
-            });
-    }
-
-    fn code_bar(&mut self, ui: &mut Ui, code: &CodeBlock, name: usize, wrapped: bool) {
-        let (bar, _) = ui.allocate_exact_size(vec2(ui.available_width(), 34.0), egui::Sense::hover());
+    fn code(&mut self, ui: &mut Ui, code: &CodeBlock) {
+        let name = self.name;
+        let dark = self.theme.dark;
+        let known = self.colored.get(&name).filter(|(was, text, _)| *was == dark && *text == code.text);
+        let job = match known {
+            Some((_, _, job)) => job.clone(),
+            None => {
+                let job = highlight(self.theme, &code.text, &code.language);
+                self.colored.insert(name, (dark, code.text.clone(), job.clone()));
+                job
+            }
+        };
         let language = if code.language.is_empty() { "text" } else { &code.language };
-        let galley = Type::SMALL.galley(ui, language, self.theme.t2);
-        paint::text_left(ui.painter(), bar, bar.left() + 14.0, galley, self.theme.t2);
-        let mut bar_ui = ui.new_child(
-            UiBuilder::new()
-                .max_rect(bar.shrink2(vec2(8.0, 4.0)))
-                .layout(egui::Layout::right_to_left(egui::Align::Center)),
-        );
-        bar_ui.spacing_mut().item_spacing.x = 6.0;
-        let copied = bar_ui.make_persistent_id("copied");
-        let now = bar_ui.input(|input| input.time);
-        let recent = bar_ui.data(|data| data.get_temp::<f64>(copied)).is_some_and(|at| now - at < 1.6);
-        let (word, icon) = if recent { ("Copied", Icon::Check) } else { ("Copy", Icon::Copy) };
-        if bar_ui.add(Button::quiet(word).small().icon(icon).label("Copy code")).clicked() {
+        let mut wrap = self.wrapped.contains(&name);
+        let action = ui.push_id(name, |ui| code_block(ui, name, language, job, &mut wrap)).inner;
+        if action.copy {
             self.events.push(Event::Copy(code.text.to_string()));
-            bar_ui.data_mut(|data| data.insert_temp(copied, now));
-            bar_ui.ctx().request_repaint_after(std::time::Duration::from_millis(1700));
         }
-        let word = if wrapped { "No wrap" } else { "Wrap" };
-        if bar_ui.add(Button::quiet(word).small().icon(Icon::ArrowElbowDownLeft).label("Wrap lines")).clicked() && !self.wrapped.remove(&name) {
-            self.wrapped.insert(name);
-        }
-    }
-
-    /// Long code is laid out in chunks: the finished ones come from egui's text cache, and unseen ones are skipped.
-    fn code_lines(&mut self, ui: &mut Ui, code: &CodeBlock, width: f32, caret: bool) {
-        ui.response().widget_info(|| WidgetInfo::labeled(Role::Label, true, &*code.text));
-        let visible = ui.clip_rect().y_range().expand(MARGIN);
-        let mut colors = code.colors.iter().peekable();
-        let mut at = 0;
-        let lines: Vec<&str> = code.text.split_inclusive('\n').collect();
-        let count = lines.chunks(CODE_CHUNK).len();
-        for (index, chunk) in lines.chunks(CODE_CHUNK).enumerate() {
-            let length: usize = chunk.iter().map(|line| line.len()).sum();
-            let end = at + length;
-            let top = ui.cursor().top();
-            let height = 20.0 * chunk.len() as f32;
-            if width.is_infinite() && (top > visible.max || top + height < visible.min) {
-                while colors.next_if(|(range, _)| range.end <= end).is_some() {}
-                ui.allocate_space(vec2(1.0, height));
-                at = end;
-                continue;
+        if action.wrap {
+            if wrap {
+                self.wrapped.insert(name);
+            } else {
+                self.wrapped.remove(&name);
             }
-            let mut job = LayoutJob::default();
-            let plain = Type::CODE.format(self.theme.t1);
-            // The newline between chunks is the step between them.
-            let stop = if code.text[..end].ends_with('\n') { end - 1 } else { end };
-            while let Some((range, kind)) = colors.next_if(|(range, _)| range.start < end) {
-                let (from, to) = (range.start.max(at).min(stop), range.end.min(stop));
-                job.append(&code.text[at..from], 0.0, plain.clone());
-                job.append(&code.text[from..to], 0.0, self.code_format(*kind));
-                at = to;
-                if range.end > end {
-                    break;
-                }
-            }
-            job.append(&code.text[at..stop], 0.0, plain);
-            at = end;
-            let last = index + 1 == count;
-            text::show(ui, job, &Vec::new(), width, caret && last, &mut self.events);
         }
-    }
-
-    fn code_format(&self, kind: Kind) -> TextFormat {
-        let syntax = &self.theme.syntax;
-        Type::CODE.format(match kind {
-            Kind::Keyword => syntax.keyword,
-            Kind::String => syntax.string,
-            Kind::Number => syntax.number,
-            Kind::Function => syntax.function,
-            Kind::Comment => syntax.comment,
-            Kind::Added => self.theme.ok,
-            Kind::Removed => self.theme.bad,
-        })
     }
 }

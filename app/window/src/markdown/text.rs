@@ -96,12 +96,10 @@ fn paint(ui: &Ui, mut response: Response, at: Pos2, galley: Arc<Galley>, links: 
     } else {
         response = response.on_hover_cursor(CursorIcon::Text);
     }
-    let end = galley.pos_from_cursor(galley.end()).translate(at.to_vec2());
-    LabelSelectionState::label_text_selection(ui, &response, at, galley, theme.t1, Stroke::NONE);
     if caret {
-        let bar = egui::Rect::from_center_size(end.center() + vec2(3.0, 0.0), vec2(2.0, 17.0));
-        ui.painter().rect_filled(bar, 0, theme.accent);
+        dspark_look::stream_caret(ui, at, &galley);
     }
+    LabelSelectionState::label_text_selection(ui, &response, at, galley, theme.t1, Stroke::NONE);
     response
 }
 

@@ -1,0 +1,384 @@
+//! Between the state and the world: carries effects out on other threads and sends back messages. Every call here
+//! returns at once.
+
+mod inbox;
+mod latest;
+mod seams;
+
+pub use inbox::{FRAME, Inbox};
+pub use seams::{
+    Catalog, Check, FetchError, FetchProgress, Fit, FitLevel, ModelEntry, NoServer, Offer, ServerConfig, ServerControl, ServerFailure,
+    Survey,
+};
+
+use crate::{
+    settings::Settings,
+    state::{ChatMsg, Effect, ModelsMsg, Msg, SettingsMsg, SidebarMsg, StoreWrite},
+};
+use dspark_protocol::{EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request, Snapshot};
+use dspark_sessions::{SessionHead, Store};
+use latest::Latest;
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+use tokio_util::sync::CancellationToken;
+
+/// Lines of the sidebar read at a time.
+const PAGE: usize = 200;
+const HITS: usize = 60;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+pub struct Bridge {
+    pub inbox: Inbox,
+    engine: EngineHandle,
+    store: Option<Store>,
+    catalog: Arc<dyn Catalog>,
+    server: Arc<dyn ServerControl>,
+    settings_path: PathBuf,
+    /// Reads of the chats, one after the other.
+    desk: mpsc::Sender<Job>,
+    /// Starting and stopping the server, in the order asked.
+    server_desk: mpsc::Sender<Job>,
+    counting: Latest<(u64, Prompt)>,
+    searching: Latest<String>,
+    saving: Latest<Settings>,
+    turns: BTreeMap<i64, CancellationToken>,
+    load_cancel: CancellationToken,
+    fetch_cancel: CancellationToken,
+    watching: CancellationToken,
+}
+
+impl Bridge {
+    pub fn new(
+        engine: EngineHandle,
+        store: Option<Store>,
+        catalog: Arc<dyn Catalog>,
+        server: Arc<dyn ServerControl>,
+        settings_path: PathBuf,
+    ) -> Self {
+        let inbox = Inbox::default();
+        let watching = CancellationToken::new();
+        watch(engine.clone(), inbox.clone(), watching.clone());
+        if let Some(store) = &store {
+            let inbox = inbox.clone();
+            store.on_error(move |body| {
+                inbox.push(Msg::Notice {
+                    title: "A change could not be saved".into(),
+                    body,
+                });
+            });
+        }
+        let counting = {
+            let (engine, inbox) = (engine.clone(), inbox.clone());
+            Latest::new("count", Duration::from_millis(120), move |(revision, prompt): (u64, Prompt)| {
+                let tokens = engine.codec().and_then(|codec| codec.encode(&prompt)).ok().map(|ids| ids.len());
+                inbox.push(Msg::Chat(ChatMsg::Tokens { revision, tokens }));
+            })
+        };
+        let searching = {
+            let (store, inbox) = (store.clone(), inbox.clone());
+            Latest::new("search", Duration::ZERO, move |query: String| {
+                let Some(store) = &store else { return };
+                match store.search(&query, HITS) {
+                    Ok(hits) => inbox.push(Msg::Sidebar(SidebarMsg::Found { query, hits })),
+                    Err(error) => inbox.push(notice("The search failed", &error)),
+                }
+            })
+        };
+        let saving = {
+            let (path, inbox) = (settings_path.clone(), inbox.clone());
+            Latest::new("settings", Duration::from_millis(250), move |settings: Settings| {
+                if let Err(error) = settings.save(&path) {
+                    inbox.push(notice("The settings could not be saved", &error));
+                }
+            })
+        };
+        Self {
+            inbox,
+            engine,
+            store,
+            catalog,
+            server,
+            settings_path,
+            desk: desk("desk"),
+            server_desk: desk("server desk"),
+            counting,
+            searching,
+            saving,
+            turns: BTreeMap::new(),
+            load_cancel: CancellationToken::new(),
+            fetch_cancel: CancellationToken::new(),
+            watching,
+        }
+    }
+
+    pub fn engine(&self) -> &EngineHandle {
+        &self.engine
+    }
+
+    /// Carries out what needs no window; hands the rest back.
+    pub fn perform(&mut self, effect: Effect) -> Option<Effect> {
+        match effect {
+            Effect::Store(write) => self.write(write),
+            Effect::ListSessions { after } => self.list(after),
+            Effect::OpenSession(session) => self.open(session),
+            Effect::Search(query) => self.searching.set(query),
+            Effect::Submit { message, request } => self.submit(message, *request),
+            Effect::CancelTurn(message) => {
+                if let Some(cancel) = self.turns.remove(&message) {
+                    cancel.cancel();
+                }
+            }
+            Effect::CountTokens { revision, prompt } => self.counting.set((revision, prompt)),
+            Effect::Load(request) => self.load(request),
+            Effect::CancelLoad => self.load_cancel.cancel(),
+            Effect::Unload => self.unload(),
+            Effect::Fetch(id) => self.fetch(id),
+            Effect::CancelFetch => self.fetch_cancel.cancel(),
+            Effect::Survey { folders } => self.survey(folders),
+            Effect::Inspect(path) => self.inspect(path),
+            Effect::SaveSettings(settings) => self.saving.set(*settings),
+            Effect::StartServer(config) => {
+                let (server, inbox) = (self.server.clone(), self.inbox.clone());
+                run(&self.server_desk, move || {
+                    inbox.push(Msg::Settings(SettingsMsg::ServerAnswer(server.start(&config))));
+                });
+            }
+            Effect::StopServer => {
+                let server = self.server.clone();
+                run(&self.server_desk, move || server.stop());
+            }
+            other => return Some(other),
+        }
+        None
+    }
+
+    /// The last word before the app ends: everything that must be on disk is.
+    pub fn close(&mut self, settings: &Settings) {
+        self.watching.cancel();
+        self.fetch_cancel.cancel();
+        for cancel in std::mem::take(&mut self.turns).into_values() {
+            cancel.cancel();
+        }
+        if let Err(error) = settings.save(&self.settings_path) {
+            tracing::error!("the settings could not be saved: {error}");
+        }
+        self.server.stop();
+        if let Some(store) = &self.store
+            && let Err(error) = store.flush()
+        {
+            tracing::error!("the chats could not be saved: {error}");
+        }
+    }
+
+    fn write(&self, write: StoreWrite) {
+        let Some(store) = &self.store else { return };
+        match write {
+            StoreWrite::CreateSession { id, title } => store.insert_session(id, title),
+            StoreWrite::Rename { session, title } => store.rename(session, title),
+            StoreWrite::Pin { session, pinned } => store.pin(session, pinned),
+            StoreWrite::DeleteSession(session) => store.delete_session(session),
+            StoreWrite::RestoreSession(session) => store.restore_session(session),
+            StoreWrite::Add(message) => store.insert_message(message),
+            StoreWrite::Append { message, text } => store.append(message, text),
+            StoreWrite::Finish { message, state, meta } => store.finish(message, state, *meta),
+            StoreWrite::Resume(message) => store.resume(message),
+            StoreWrite::Activate { session, parent, child } => store.activate(session, parent, child),
+            StoreWrite::DeleteMessage(message) => store.delete_message(message),
+            StoreWrite::RestoreMessage(message) => store.restore_message(message),
+            StoreWrite::Draft { session, text } => store.save_draft(session, text),
+        }
+    }
+
+    fn list(&self, after: Option<SessionHead>) {
+        let Some(store) = self.store.clone() else { return };
+        let inbox = self.inbox.clone();
+        run(&self.desk, move || {
+            let pinned = if after.is_none() { store.pinned() } else { Ok(Vec::new()) };
+            let page = store.sessions(after.as_ref(), PAGE);
+            match pinned.and_then(|pinned| Ok((pinned, page?))) {
+                Ok((mut sessions, page)) => {
+                    let end = page.len() < PAGE;
+                    sessions.extend(page);
+                    inbox.push(Msg::Sidebar(SidebarMsg::Listed { sessions, end }));
+                }
+                Err(error) => inbox.push(notice("The list of chats cannot be read", &error)),
+            }
+        });
+    }
+
+    fn open(&self, session: i64) {
+        let Some(store) = self.store.clone() else { return };
+        let inbox = self.inbox.clone();
+        run(&self.desk, move || {
+            // What was just written is read back, whatever the writer is doing.
+            let _ = store.flush();
+            let read = store.tree(session).and_then(|tree| Ok((tree, store.draft(session)?)));
+            match read {
+                Ok((tree, draft)) => inbox.push(Msg::Chat(ChatMsg::Opened { session, tree, draft })),
+                Err(error) => inbox.push(notice("This chat cannot be read", &error)),
+            }
+        });
+    }
+
+    fn submit(&mut self, message: i64, request: Request) {
+        let mut generation = match self.engine.submit(request) {
+            Ok(generation) => generation,
+            Err(error) => {
+                self.inbox.push(event(message, Event::Failed(error)));
+                return;
+            }
+        };
+        self.turns.insert(message, generation.canceller());
+        let inbox = self.inbox.clone();
+        thread("answer", move || {
+            let mut last = false;
+            while let Some(next) = generation.next_blocking() {
+                last = matches!(next, Event::Finished(_) | Event::Failed(_));
+                inbox.push(event(message, next));
+            }
+            if !last {
+                inbox.push(event(message, Event::Failed(dspark_protocol::EngineError::Stopped)));
+            }
+        });
+    }
+
+    fn load(&mut self, request: LoadRequest) {
+        let loading = match self.engine.load(request) {
+            Ok(loading) => loading,
+            Err(error) => {
+                self.inbox.push(Msg::Models(ModelsMsg::LoadEvent(LoadEvent::Failed(error))));
+                return;
+            }
+        };
+        self.load_cancel = loading.canceller();
+        let inbox = self.inbox.clone();
+        thread("load", move || {
+            let mut loading = loading;
+            let mut ended = false;
+            while let Some(event) = loading.next_blocking() {
+                ended = !matches!(event, LoadEvent::Stage { .. });
+                inbox.push(Msg::Models(ModelsMsg::LoadEvent(event)));
+            }
+            if !ended {
+                let failed = LoadEvent::Failed(dspark_protocol::EngineError::Stopped);
+                inbox.push(Msg::Models(ModelsMsg::LoadEvent(failed)));
+            }
+        });
+    }
+
+    fn unload(&self) {
+        let inbox = self.inbox.clone();
+        let answer = self.engine.unload();
+        thread("unload", move || {
+            let result = match answer {
+                Ok(answer) => answer.blocking_recv().unwrap_or(Err(dspark_protocol::EngineError::Stopped)),
+                Err(error) => Err(error),
+            };
+            inbox.push(Msg::Models(ModelsMsg::Unloaded(result.map_err(|error| error.to_string()))));
+        });
+    }
+
+    fn fetch(&mut self, id: String) {
+        self.fetch_cancel = CancellationToken::new();
+        let (catalog, inbox, cancel) = (self.catalog.clone(), self.inbox.clone(), self.fetch_cancel.clone());
+        thread("fetch", move || {
+            let progress = inbox.clone();
+            let mut report = move |at: FetchProgress| progress.push(Msg::Models(ModelsMsg::Fetching(at)));
+            let result = catalog.fetch(&id, &mut report, &cancel);
+            inbox.push(Msg::Models(ModelsMsg::Fetched(result)));
+        });
+    }
+
+    fn survey(&self, folders: Vec<PathBuf>) {
+        let (catalog, inbox) = (self.catalog.clone(), self.inbox.clone());
+        let snapshot = self.engine.snapshot();
+        thread("survey", move || {
+            let survey = catalog.survey(&folders, &snapshot.machine, snapshot.memory.limit);
+            inbox.push(Msg::Models(ModelsMsg::Surveyed(survey)));
+        });
+    }
+
+    fn inspect(&self, path: PathBuf) {
+        let (catalog, inbox) = (self.catalog.clone(), self.inbox.clone());
+        thread("inspect", move || {
+            let found = catalog.inspect(&path);
+            inbox.push(Msg::Models(ModelsMsg::Inspected { path, found }));
+        });
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        self.watching.cancel();
+    }
+}
+
+fn event(message: i64, event: Event) -> Msg {
+    Msg::Chat(ChatMsg::Event { message, event })
+}
+
+fn notice(title: &str, error: &dyn std::fmt::Display) -> Msg {
+    Msg::Notice {
+        title: title.into(),
+        body: error.to_string(),
+    }
+}
+
+fn thread(name: &str, work: impl FnOnce() + Send + 'static) {
+    if let Err(error) = std::thread::Builder::new().name(name.into()).spawn(work) {
+        tracing::error!("cannot start the thread `{name}`: {error}");
+    }
+}
+
+/// A thread that does one thing after the other.
+fn desk(name: &str) -> mpsc::Sender<Job> {
+    let (sender, jobs) = mpsc::channel::<Job>();
+    thread(name, move || {
+        while let Ok(job) = jobs.recv() {
+            job();
+        }
+    });
+    sender
+}
+
+fn run(desk: &mpsc::Sender<Job>, job: impl FnOnce() + Send + 'static) {
+    if desk.send(Box::new(job)).is_err() {
+        tracing::error!("a background thread has ended early");
+    }
+}
+
+/// Sends every new picture of the engine, until cancelled. The heartbeat alone is no news.
+fn watch(engine: EngineHandle, inbox: Inbox, cancel: CancellationToken) {
+    thread("watch", move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
+            return;
+        };
+        runtime.block_on(async move {
+            let mut changes = engine.subscribe();
+            let mut last = changes.borrow_and_update().clone();
+            inbox.push(Msg::Snapshot(last.clone()));
+            while let Some(Ok(())) = cancel.run_until_cancelled(changes.changed()).await {
+                let snapshot = changes.borrow_and_update().clone();
+                if is_news(&last, &snapshot) {
+                    inbox.push(Msg::Snapshot(snapshot.clone()));
+                    last = snapshot;
+                }
+                tokio::time::sleep(FRAME).await;
+            }
+        });
+    });
+}
+
+fn is_news(before: &Snapshot, after: &Snapshot) -> bool {
+    let beat = |snapshot: &Snapshot| Snapshot {
+        beat: before.started,
+        started: before.started,
+        ..snapshot.clone()
+    };
+    beat(before) != beat(after)
+}

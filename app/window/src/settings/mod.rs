@@ -1,0 +1,241 @@
+//! What a person chose, as a TOML file they can read and edit.
+
+use serde::{Deserialize, Serialize};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    pub general: General,
+    pub appearance: Appearance,
+    pub server: Server,
+    pub models: Models,
+    pub chat: Chat,
+    /// Keys of other versions, kept when the file is written again.
+    #[serde(flatten)]
+    pub rest: toml::Table,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct General {
+    /// Closing the window hides it; the tray brings it back.
+    pub keep_running: bool,
+    pub load_last_model: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ThemeChoice {
+    #[default]
+    Auto,
+    Light,
+    Dark,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Appearance {
+    pub theme: ThemeChoice,
+    /// Percent, 80 to 200.
+    pub text_scale: u32,
+    pub reduce_motion: bool,
+    pub increase_contrast: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Server {
+    pub enabled: bool,
+    pub port: u16,
+    /// Empty asks for none.
+    pub api_key: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Models {
+    /// Searched after the known places, in this order.
+    pub folders: Vec<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<LastModel>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastModel {
+    pub name: String,
+    pub path: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Chat {
+    pub system_prompt: String,
+    pub temperature: f32,
+    pub top_p: f32,
+    pub top_k: u32,
+    pub min_p: f32,
+    pub repetition_penalty: f32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Most tokens of one reply.
+    pub max_tokens: usize,
+    /// For models that can think before they answer.
+    pub thinking: bool,
+}
+
+impl Default for General {
+    fn default() -> Self {
+        Self {
+            keep_running: true,
+            load_last_model: true,
+        }
+    }
+}
+
+impl Default for Appearance {
+    fn default() -> Self {
+        Self {
+            theme: ThemeChoice::Auto,
+            text_scale: 100,
+            reduce_motion: false,
+            increase_contrast: false,
+        }
+    }
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            port: 8080,
+            api_key: String::new(),
+        }
+    }
+}
+
+impl Default for Chat {
+    fn default() -> Self {
+        Self {
+            system_prompt: String::new(),
+            temperature: 0.7,
+            top_p: 0.95,
+            top_k: 0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            seed: None,
+            max_tokens: 2048,
+            thinking: true,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads the file. One that is missing gives the defaults; one that does not parse is put aside, and the second
+    /// value says where and why.
+    pub fn load(path: &Path) -> (Self, Option<String>) {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return (Self::default(), None),
+            Err(error) => {
+                let note = format!("Cannot read `{}`: {error}. The defaults are in use.", path.display());
+                return (Self::default(), Some(note));
+            }
+        };
+        match toml::from_str::<Self>(&text) {
+            Ok(settings) => (settings.within_limits(), None),
+            Err(error) => {
+                let aside = path.with_extension("toml.broken");
+                let kept = match std::fs::rename(path, &aside) {
+                    Ok(()) => format!("It is kept as `{}`", aside.display()),
+                    Err(error) => format!("It could not be put aside ({error})"),
+                };
+                let note = format!("The settings file has a mistake: {}. {kept}; the defaults are in use.", error.message());
+                (Self::default(), Some(note))
+            }
+        }
+    }
+
+    /// Writes the file in one step: a crash leaves the old one or the new one. Only its owner may read it, because
+    /// the API key is in it.
+    ///
+    /// # Errors
+    /// When the folder cannot be written to.
+    pub fn save(&self, path: &Path) -> std::io::Result<()> {
+        let text = toml::to_string_pretty(self).map_err(std::io::Error::other)?;
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let part = path.with_extension("toml.part");
+        let mut options = std::fs::File::options();
+        options.create(true).write(true).truncate(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(&part)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(part, path)
+    }
+
+    /// A hand-edited file may say anything.
+    fn within_limits(mut self) -> Self {
+        self.appearance.text_scale = self.appearance.text_scale.clamp(80, 200);
+        let chat = &mut self.chat;
+        let or = |value: f32, low: f32, high: f32, default: f32| if value.is_finite() { value.clamp(low, high) } else { default };
+        chat.temperature = or(chat.temperature, 0.0, 2.0, 0.7);
+        chat.top_p = or(chat.top_p, 0.01, 1.0, 1.0);
+        chat.min_p = or(chat.min_p, 0.0, 1.0, 0.0);
+        chat.repetition_penalty = or(chat.repetition_penalty, 0.5, 2.0, 1.0);
+        chat.max_tokens = chat.max_tokens.max(1);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn kept_across_a_restart_with_what_others_wrote() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sub/settings.toml");
+        assert_eq!(Settings::load(&path), (Settings::default(), None));
+        let mut settings = Settings::default();
+        settings.server.port = 9000;
+        settings.server.api_key = "secret".into();
+        settings.appearance.theme = ThemeChoice::Dark;
+        settings.models.folders.push("/models".into());
+        settings.save(&path).unwrap();
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        text.push_str("\n[future]\nkey = 1\n");
+        std::fs::write(&path, text).unwrap();
+        let (read, note) = Settings::load(&path);
+        assert_eq!(note, None);
+        assert_eq!(read.server, settings.server);
+        read.save(&path).unwrap();
+        assert!(std::fs::read_to_string(&path).unwrap().contains("[future]"));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_put_aside_and_a_wild_value_is_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("settings.toml");
+        std::fs::write(&path, "[server\nport = 1").unwrap();
+        let (read, note) = Settings::load(&path);
+        assert_eq!(read, Settings::default());
+        assert!(note.unwrap().contains("settings.toml.broken"));
+        assert!(folder.path().join("settings.toml.broken").exists());
+        std::fs::write(&path, "[appearance]\ntext_scale = 9000\n[chat]\ntemperature = nan\n").unwrap();
+        let (read, _) = Settings::load(&path);
+        assert_eq!((read.appearance.text_scale, read.chat.temperature), (200, 0.7));
+    }
+}

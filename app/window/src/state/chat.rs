@@ -1,0 +1,610 @@
+//! The conversation: sending, streaming, stopping, and going another way.
+
+use super::{Effect, Focus, Msg, Screen, State, StoreWrite, Toast, split_reasoning};
+use dspark_protocol::{EngineError, Event, FinishReason, Mode, Summary};
+use dspark_sessions::{Finish, Message, MessageState, Meta, Role, SessionHead, Tree, Usage, auto_title};
+use std::time::{Duration, Instant};
+
+#[derive(Debug, Clone, Default)]
+pub struct Chat {
+    /// `None` is a chat that does not exist yet.
+    pub session: Option<i64>,
+    pub title: String,
+    pub tree: Tree,
+    pub draft: Draft,
+    pub edit: Option<Edit>,
+    /// Read from disk, not here yet.
+    pub opening: Option<i64>,
+    /// The text in the composer goes out as soon as a model is ready.
+    pub waiting: bool,
+    /// Scroll to this message (a search hit).
+    pub reveal: Option<i64>,
+}
+
+/// What stands in the composer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Draft {
+    pub text: String,
+    /// Goes up with every change, so that a late token count is known to be late.
+    pub revision: u64,
+    /// Tokens of the conversation with this text, template included.
+    pub tokens: Option<usize>,
+}
+
+/// A message being edited in place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    pub message: i64,
+    pub text: String,
+}
+
+/// An answer under way.
+#[derive(Debug, Clone)]
+pub struct Live {
+    pub session: i64,
+    pub message: i64,
+    pub phase: Phase,
+    /// Everything so far, also while another chat is open.
+    pub text: String,
+    pub tokens: usize,
+    pub cancelled: bool,
+    pub since: Instant,
+    pub first_token: Option<Duration>,
+    /// When the thoughts ended.
+    pub thought: Option<Duration>,
+    pub prompt: (usize, usize),
+    /// Figures of an answer that is being continued.
+    meta: Meta,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Submitted,
+    /// 1 is next in line.
+    Queued(usize),
+    Prefilling {
+        processed: usize,
+        total: usize,
+    },
+    Generating,
+}
+
+#[derive(Debug, Clone)]
+pub enum ChatMsg {
+    New,
+    Open(i64),
+    /// Open a chat at one of its messages.
+    Reveal { session: i64, message: Option<i64> },
+    Revealed,
+    Opened { session: i64, tree: Tree, draft: String },
+    /// The new chat's unsent text, read at start.
+    Draft(String),
+    Compose(String),
+    Tokens { revision: u64, tokens: Option<usize> },
+    Send,
+    /// Do not send after all, once a model is ready.
+    Unwait,
+    Stop,
+    Continue(i64),
+    /// Another answer beside this one.
+    Regenerate(i64),
+    /// The same for the last answer.
+    RegenerateLast,
+    /// Show a neighbouring alternative.
+    Alternative { message: i64, step: isize },
+    StartEdit(i64),
+    EditLast,
+    EditText(String),
+    CancelEdit,
+    SendEdit,
+    Delete(i64),
+    Undelete(Box<Message>),
+    CopyMessage(i64),
+    CopyAll,
+    Event { message: i64, event: Event },
+}
+
+pub(super) fn update(state: &mut State, message: ChatMsg, out: &mut Vec<Effect>) {
+    match message {
+        ChatMsg::New => new(state, out),
+        ChatMsg::Open(session) => open(state, session, out),
+        ChatMsg::Reveal { session, message } => {
+            open(state, session, out);
+            state.chat.reveal = message;
+        }
+        ChatMsg::Revealed => state.chat.reveal = None,
+        ChatMsg::Opened { session, tree, draft } => opened(state, session, tree, draft, out),
+        ChatMsg::Draft(text) => {
+            if state.chat.session.is_none() && state.chat.draft.text.is_empty() {
+                compose(state, text, out);
+            }
+        }
+        ChatMsg::Compose(text) => {
+            let session = state.chat.session.unwrap_or(0);
+            out.push(Effect::Store(StoreWrite::Draft { session, text: text.clone() }));
+            compose(state, text, out);
+        }
+        ChatMsg::Tokens { revision, tokens } => {
+            if revision == state.chat.draft.revision {
+                state.chat.draft.tokens = tokens;
+            }
+        }
+        ChatMsg::Send => send(state, out),
+        ChatMsg::Unwait => state.chat.waiting = false,
+        ChatMsg::Stop => stop(state, out),
+        ChatMsg::Continue(id) => go_on(state, id, out),
+        ChatMsg::Regenerate(id) => regenerate(state, id, out),
+        ChatMsg::RegenerateLast => {
+            let last = state.chat.tree.leaf().filter(|leaf| leaf.role == Role::Assistant).map(|leaf| leaf.id);
+            if let Some(id) = last {
+                regenerate(state, id, out);
+            }
+        }
+        ChatMsg::Alternative { message, step } => alternative(state, message, step, out),
+        ChatMsg::StartEdit(id) => start_edit(state, id, out),
+        ChatMsg::EditLast => {
+            let path = state.chat.tree.path();
+            let is_user = |id: &&i64| state.chat.tree.get(**id).is_some_and(|message| message.role == Role::User);
+            if let Some(id) = path.iter().rev().find(is_user).copied() {
+                start_edit(state, id, out);
+            }
+        }
+        ChatMsg::EditText(text) => {
+            if let Some(edit) = &mut state.chat.edit {
+                edit.text = text;
+            }
+        }
+        ChatMsg::CancelEdit => {
+            state.chat.edit = None;
+            out.push(Effect::Focus(Focus::Composer));
+        }
+        ChatMsg::SendEdit => send_edit(state, out),
+        ChatMsg::Delete(id) => delete(state, id, out),
+        ChatMsg::Undelete(message) => {
+            if state.chat.session == Some(message.session) {
+                state.chat.tree.restore((*message).clone());
+            }
+            out.push(Effect::Store(StoreWrite::RestoreMessage(message.id)));
+            out.push(Effect::Store(StoreWrite::Activate {
+                session: message.session,
+                parent: message.parent,
+                child: message.id,
+            }));
+            count_tokens(state, out);
+        }
+        ChatMsg::CopyMessage(id) => {
+            if let Some(message) = state.chat.tree.get(id) {
+                out.push(Effect::Copy(split_reasoning(&message.text).answer.to_owned()));
+            }
+        }
+        ChatMsg::CopyAll => out.push(Effect::Copy(markdown(state))),
+        ChatMsg::Event { message, event } => self::event(state, message, event, out),
+    }
+}
+
+/// The shown conversation as a markdown file.
+fn markdown(state: &State) -> String {
+    let mut text = format!("# {}\n", state.chat.title);
+    for message in state.chat.tree.path().iter().filter_map(|id| state.chat.tree.get(*id)) {
+        let who = match message.role {
+            Role::User => "You",
+            Role::System => "System",
+            Role::Assistant => message.meta.model.as_deref().unwrap_or("Assistant"),
+        };
+        text.push_str(&format!("\n## {who}\n\n{}\n", split_reasoning(&message.text).answer.trim()));
+    }
+    text
+}
+
+fn new(state: &mut State, out: &mut Vec<Effect>) {
+    state.screen = Screen::Chat;
+    let unsent = if state.chat.session.is_none() { std::mem::take(&mut state.chat.draft) } else { Draft::default() };
+    state.chat = Chat { draft: unsent, ..Chat::default() };
+    count_tokens(state, out);
+    out.push(Effect::Focus(Focus::Composer));
+}
+
+fn open(state: &mut State, session: i64, out: &mut Vec<Effect>) {
+    state.screen = Screen::Chat;
+    state.sidebar.popover = false;
+    if state.chat.session == Some(session) {
+        return;
+    }
+    state.chat.opening = Some(session);
+    out.push(Effect::OpenSession(session));
+}
+
+fn opened(state: &mut State, session: i64, mut tree: Tree, draft: String, out: &mut Vec<Effect>) {
+    // The last click wins.
+    if state.chat.opening != Some(session) && state.chat.session.is_some() {
+        return;
+    }
+    // What is being written is ahead of what is on disk.
+    for live in state.lives.values().filter(|live| live.session == session) {
+        if let Some(message) = tree.get_mut(live.message) {
+            message.text.clone_from(&live.text);
+            message.state = MessageState::Streaming;
+        }
+    }
+    let title = state.sidebar.head(session).map(|head| head.title.clone());
+    let reveal = state.chat.reveal.take();
+    state.chat = Chat {
+        session: Some(session),
+        title: title.unwrap_or_else(|| "Chat".into()),
+        tree,
+        reveal,
+        ..Chat::default()
+    };
+    if reveal.is_none() {
+        out.push(Effect::ScrollToEnd);
+    }
+    compose(state, draft, out);
+    out.push(Effect::Focus(Focus::Composer));
+}
+
+fn compose(state: &mut State, text: String, out: &mut Vec<Effect>) {
+    state.chat.draft.text = text;
+    count_tokens(state, out);
+}
+
+/// Asks how long the conversation is with what stands in the composer.
+pub(super) fn count_tokens(state: &mut State, out: &mut Vec<Effect>) {
+    state.chat.draft.revision += 1;
+    if !state.has_model() {
+        state.chat.draft.tokens = None;
+        return;
+    }
+    let leaf = state.chat.tree.leaf().map(|leaf| leaf.id);
+    let prompt = state.prompt(leaf, false, &state.chat.draft.text);
+    out.push(Effect::CountTokens {
+        revision: state.chat.draft.revision,
+        prompt,
+    });
+}
+
+/// The loaded model is another one: counts are in another tokenizer.
+pub(super) fn model_changed(state: &mut State, out: &mut Vec<Effect>) {
+    count_tokens(state, out);
+}
+
+pub(super) fn model_ready(state: &mut State, out: &mut Vec<Effect>) {
+    if std::mem::take(&mut state.chat.waiting) {
+        send(state, out);
+    }
+    out.push(Effect::Focus(Focus::Composer));
+}
+
+fn send(state: &mut State, out: &mut Vec<Effect>) {
+    let text = state.chat.draft.text.trim().to_owned();
+    if text.is_empty() || state.live().is_some() || state.chat.opening.is_some() {
+        return;
+    }
+    if !state.has_model() {
+        if state.models.loading.is_some() || state.models.fetching.is_some() {
+            state.chat.waiting = true;
+        } else if !state.is_first_run() {
+            state.models.picker_open = true;
+            out.push(Effect::Survey {
+                folders: state.settings.models.folders.clone(),
+            });
+        }
+        return;
+    }
+    let parent = state.chat.tree.leaf().map(|leaf| leaf.id);
+    out.push(Effect::Store(StoreWrite::Draft {
+        session: state.chat.session.unwrap_or(0),
+        text: String::new(),
+    }));
+    state.chat.draft.text.clear();
+    ask(state, parent, text, out);
+}
+
+/// A question below `parent` and an answer to it.
+fn ask(state: &mut State, parent: Option<i64>, text: String, out: &mut Vec<Effect>) {
+    let session = match state.chat.session {
+        Some(session) => session,
+        None => create_session(state, &text, out),
+    };
+    let question = add(state, session, parent, Role::User, text, out);
+    answer(state, session, question, out);
+}
+
+fn create_session(state: &mut State, text: &str, out: &mut Vec<Effect>) -> i64 {
+    let id = state.next_session_id();
+    let title = auto_title(text);
+    out.push(Effect::Store(StoreWrite::CreateSession { id, title: title.clone() }));
+    state.sidebar.insert(SessionHead {
+        id,
+        title: title.clone(),
+        pinned: false,
+        updated_at: state.clock.millis,
+    });
+    state.chat.session = Some(id);
+    state.chat.title = title;
+    id
+}
+
+fn add(state: &mut State, session: i64, parent: Option<i64>, role: Role, text: String, out: &mut Vec<Effect>) -> i64 {
+    let id = state.next_message_id();
+    let message = Message {
+        id,
+        session,
+        parent,
+        role,
+        text,
+        state: if role == Role::Assistant { MessageState::Streaming } else { MessageState::Done },
+        meta: Meta::default(),
+        created_at: state.clock.millis,
+        active_child: None,
+    };
+    out.push(Effect::Store(StoreWrite::Add(message.clone())));
+    state.chat.tree.add(message);
+    state.sidebar.touch(session, state.clock.millis);
+    id
+}
+
+fn answer(state: &mut State, session: i64, question: i64, out: &mut Vec<Effect>) {
+    let id = add(state, session, Some(question), Role::Assistant, String::new(), out);
+    let request = state.request(question, false);
+    start(state, session, id, String::new(), Meta::default(), request, out);
+}
+
+fn start(state: &mut State, session: i64, message: i64, text: String, old: Meta, request: dspark_protocol::Request, out: &mut Vec<Effect>) {
+    let model = state.engine.model.clone();
+    let meta = Meta {
+        model: model.as_ref().map(|model| model.name.clone()),
+        quantization: model.as_ref().map(|model| model.quantization.clone()),
+        engine_version: Some(env!("CARGO_PKG_VERSION").into()),
+        sampling: serde_json::to_value(&request.sampling).unwrap_or_default(),
+        reasoning_seconds: old.reasoning_seconds,
+        ..Meta::default()
+    };
+    state.lives.insert(
+        message,
+        Live {
+            session,
+            message,
+            phase: Phase::Submitted,
+            text,
+            tokens: 0,
+            cancelled: false,
+            since: state.clock.instant,
+            first_token: None,
+            thought: None,
+            prompt: (0, 0),
+            meta,
+        },
+    );
+    out.push(Effect::ScrollToEnd);
+    out.push(Effect::Submit {
+        message,
+        request: Box::new(request),
+    });
+    count_tokens(state, out);
+}
+
+fn stop(state: &mut State, out: &mut Vec<Effect>) {
+    if state.chat.waiting {
+        state.chat.waiting = false;
+        return;
+    }
+    let session = state.chat.session;
+    if let Some(live) = state.lives.values_mut().find(|live| Some(live.session) == session) {
+        live.cancelled = true;
+        out.push(Effect::CancelTurn(live.message));
+    }
+}
+
+fn go_on(state: &mut State, id: i64, out: &mut Vec<Effect>) {
+    if !state.has_model() || state.live().is_some() {
+        return;
+    }
+    let Some(message) = state.chat.tree.get_mut(id).filter(|message| message.role == Role::Assistant) else {
+        return;
+    };
+    if message.text.trim().is_empty() {
+        return retry(state, id, out);
+    }
+    message.state = MessageState::Streaming;
+    let (session, text, old) = (message.session, message.text.clone(), message.meta.clone());
+    let request = state.request(id, true);
+    out.push(Effect::Store(StoreWrite::Resume(id)));
+    start(state, session, id, text, old, request, out);
+}
+
+/// An empty answer is written anew in its own place.
+fn retry(state: &mut State, id: i64, out: &mut Vec<Effect>) {
+    let Some(message) = state.chat.tree.get_mut(id) else { return };
+    let (session, Some(question)) = (message.session, message.parent) else { return };
+    message.state = MessageState::Streaming;
+    message.meta = Meta::default();
+    let request = state.request(question, false);
+    out.push(Effect::Store(StoreWrite::Resume(id)));
+    start(state, session, id, String::new(), Meta::default(), request, out);
+}
+
+fn regenerate(state: &mut State, id: i64, out: &mut Vec<Effect>) {
+    if !state.has_model() || state.live().is_some() {
+        return;
+    }
+    let Some(message) = state.chat.tree.get(id).filter(|message| message.role == Role::Assistant) else {
+        return;
+    };
+    if message.text.is_empty() {
+        return retry(state, id, out);
+    }
+    if let (session, Some(question)) = (message.session, message.parent) {
+        answer(state, session, question, out);
+    }
+}
+
+fn alternative(state: &mut State, id: i64, step: isize, out: &mut Vec<Effect>) {
+    let alternatives = state.chat.tree.alternatives(id);
+    let Some(next) = alternatives.index.checked_add_signed(step).and_then(|index| alternatives.ids.get(index).copied()) else {
+        return;
+    };
+    let Some(message) = state.chat.tree.get(next) else { return };
+    let (session, parent) = (message.session, message.parent);
+    state.chat.tree.activate(parent, next);
+    state.chat.edit = None;
+    out.push(Effect::Store(StoreWrite::Activate {
+        session,
+        parent,
+        child: next,
+    }));
+    count_tokens(state, out);
+}
+
+fn start_edit(state: &mut State, id: i64, out: &mut Vec<Effect>) {
+    if state.live().is_some() {
+        return;
+    }
+    if let Some(message) = state.chat.tree.get(id).filter(|message| message.role == Role::User) {
+        state.chat.edit = Some(Edit {
+            message: id,
+            text: message.text.clone(),
+        });
+        out.push(Effect::Focus(Focus::Edit));
+    }
+}
+
+fn send_edit(state: &mut State, out: &mut Vec<Effect>) {
+    if !state.has_model() || state.live().is_some() {
+        return;
+    }
+    let Some(edit) = state.chat.edit.take() else { return };
+    let text = edit.text.trim().to_owned();
+    if text.is_empty() {
+        return;
+    }
+    if let Some(message) = state.chat.tree.get(edit.message) {
+        let parent = message.parent;
+        ask(state, parent, text, out);
+    }
+}
+
+fn delete(state: &mut State, id: i64, out: &mut Vec<Effect>) {
+    if let Some(live) = state.lives.get_mut(&id) {
+        live.cancelled = true;
+        out.push(Effect::CancelTurn(id));
+    }
+    let Some(mut message) = state.chat.tree.remove(id) else { return };
+    if message.state == MessageState::Streaming {
+        message.state = MessageState::Stopped;
+    }
+    out.push(Effect::Store(StoreWrite::DeleteMessage(id)));
+    let undo = Msg::Chat(ChatMsg::Undelete(Box::new(message)));
+    let toast = Toast::info("Message deleted", "With everything after it.").action("Undo", vec![undo]);
+    state.toasts.push(toast);
+    count_tokens(state, out);
+}
+
+fn event(state: &mut State, message: i64, event: Event, out: &mut Vec<Effect>) {
+    let now = state.clock.instant;
+    let Some(live) = state.lives.get_mut(&message) else { return };
+    match event {
+        Event::Queued { position } => live.phase = Phase::Queued(position),
+        Event::Started {
+            prompt_tokens,
+            cached_tokens,
+        } => {
+            live.prompt = (prompt_tokens, cached_tokens);
+            live.phase = Phase::Prefilling {
+                processed: cached_tokens,
+                total: prompt_tokens,
+            };
+        }
+        Event::Prefill { processed, total } => live.phase = Phase::Prefilling { processed, total },
+        Event::Delta(delta) => {
+            live.phase = Phase::Generating;
+            live.tokens += delta.tokens.len();
+            live.first_token.get_or_insert(now - live.since);
+            if delta.text.is_empty() {
+                return;
+            }
+            live.text.push_str(&delta.text);
+            if live.thought.is_none() {
+                let parts = split_reasoning(&live.text);
+                if parts.reasoning.is_some() && parts.closed {
+                    live.thought = Some(now - live.since);
+                }
+            }
+            if state.chat.session == Some(live.session)
+                && let Some(message) = state.chat.tree.get_mut(message)
+            {
+                message.text.push_str(&delta.text);
+            }
+            out.push(Effect::Store(StoreWrite::Append {
+                message,
+                text: delta.text,
+            }));
+        }
+        Event::Finished(summary) => {
+            let finished = match summary.finish {
+                FinishReason::Cancelled => MessageState::Stopped,
+                FinishReason::Stop { .. } | FinishReason::Length => MessageState::Done,
+            };
+            end(state, message, finished, |meta| record(meta, &summary), out);
+        }
+        Event::Failed(EngineError::Cancelled) => {
+            end(state, message, MessageState::Stopped, |meta| meta.finish = Some(Finish::Cancelled), out);
+        }
+        Event::Failed(error) => {
+            end(state, message, MessageState::Failed, |meta| meta.error = Some(error.to_string()), out);
+        }
+    }
+}
+
+fn end(state: &mut State, id: i64, how: MessageState, fill: impl FnOnce(&mut Meta), out: &mut Vec<Effect>) {
+    let Some(live) = state.lives.remove(&id) else { return };
+    let mut meta = live.meta;
+    fill(&mut meta);
+    if let Some(thought) = live.thought {
+        meta.reasoning_seconds = Some(thought.as_secs_f64());
+    }
+    if state.chat.session == Some(live.session)
+        && let Some(message) = state.chat.tree.get_mut(id)
+    {
+        message.state = how;
+        message.meta = meta.clone();
+    }
+    state.sidebar.touch(live.session, state.clock.millis);
+    if how == MessageState::Failed && state.chat.session != Some(live.session) {
+        let title = state.sidebar.head(live.session).map_or("A chat", |head| head.title.as_str());
+        let toast = Toast::error(format!("The reply in “{title}” failed"), meta.error.clone().unwrap_or_default())
+            .action("Open", vec![Msg::Chat(ChatMsg::Open(live.session))]);
+        state.toasts.push(toast);
+    }
+    out.push(Effect::Store(StoreWrite::Finish {
+        message: id,
+        state: how,
+        meta: Box::new(meta),
+    }));
+    count_tokens(state, out);
+}
+
+fn record(meta: &mut Meta, summary: &Summary) {
+    let usage = &summary.usage;
+    meta.usage = Some(Usage {
+        prompt: usage.prompt_tokens,
+        cached: usage.cached_tokens,
+        completion: usage.completion_tokens,
+        reasoning: usage.reasoning_tokens,
+    });
+    meta.ttft = Some(summary.timings.ttft);
+    let rate = |rate: f64| Some(rate).filter(|rate| rate.is_finite() && *rate > 0.0);
+    meta.decode_rate = rate(summary.timings.decode_rate(usage));
+    meta.end_to_end_rate = rate(summary.timings.end_to_end_rate(usage));
+    meta.accept = (summary.effective_mode != Mode::Baseline).then_some(summary.accept_len);
+    meta.mode = Some(format!("{:?}", summary.effective_mode).to_lowercase());
+    meta.seed = Some(summary.seed);
+    meta.finish = Some(match summary.finish {
+        FinishReason::Stop { .. } => Finish::Stop,
+        FinishReason::Length => Finish::Length,
+        FinishReason::Cancelled => Finish::Cancelled,
+    });
+    meta.warnings.clone_from(&summary.warnings);
+    if let Some(reason) = &summary.mode_reason {
+        meta.warnings.push(reason.clone());
+    }
+}

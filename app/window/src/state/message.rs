@@ -1,0 +1,96 @@
+use super::{Screen, chat::ChatMsg, models::ModelsMsg, settings::SettingsMsg, sidebar::SidebarMsg};
+use crate::{bridge::ServerConfig, settings::Settings};
+use dspark_protocol::{LoadRequest, Prompt, Request, Snapshot};
+use dspark_sessions::{Message, MessageState, Meta, SessionHead};
+use std::{path::PathBuf, sync::Arc};
+
+/// What happened: a person did something, or the engine, the chats, or the server answered.
+#[derive(Debug, Clone)]
+pub enum Msg {
+    Show(Screen),
+    Snapshot(Arc<Snapshot>),
+    Chat(ChatMsg),
+    Sidebar(SidebarMsg),
+    Models(ModelsMsg),
+    Settings(SettingsMsg),
+    ToastAction(u64),
+    /// Something a person should know.
+    Notice {
+        title: String,
+        body: String,
+    },
+    Open(String),
+    Copy(String),
+    CloseWindow,
+    ShowWindow,
+    Quit,
+    QuitConfirmed,
+    QuitCancelled,
+}
+
+/// What is to be done outside the state.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    Store(StoreWrite),
+    ListSessions {
+        after: Option<SessionHead>,
+    },
+    OpenSession(i64),
+    Search(String),
+    /// The turn is named by the message it writes.
+    Submit {
+        message: i64,
+        request: Box<Request>,
+    },
+    CancelTurn(i64),
+    CountTokens {
+        revision: u64,
+        prompt: Prompt,
+    },
+    Load(LoadRequest),
+    CancelLoad,
+    Unload,
+    Fetch(String),
+    CancelFetch,
+    Survey {
+        folders: Vec<PathBuf>,
+    },
+    Inspect(PathBuf),
+    SaveSettings(Box<Settings>),
+    ApplyAppearance,
+    StartServer(ServerConfig),
+    StopServer,
+    Copy(String),
+    OpenUrl(String),
+    Focus(Focus),
+    ScrollToEnd,
+    ShowWindow,
+    HideWindow,
+    Quit,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Focus {
+    Composer,
+    Search,
+    Edit,
+    Rename,
+}
+
+/// A change to the chats.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StoreWrite {
+    CreateSession { id: i64, title: String },
+    Rename { session: i64, title: String },
+    Pin { session: i64, pinned: bool },
+    DeleteSession(i64),
+    RestoreSession(i64),
+    Add(Message),
+    Append { message: i64, text: String },
+    Finish { message: i64, state: MessageState, meta: Box<Meta> },
+    Resume(i64),
+    Activate { session: i64, parent: Option<i64>, child: i64 },
+    DeleteMessage(i64),
+    RestoreMessage(i64),
+    Draft { session: i64, text: String },
+}

@@ -1,0 +1,204 @@
+//! Everything the window shows, and how it changes: a pure function from a state and a message to the next state and
+//! a list of effects. Nothing here draws, waits, or touches the engine; [`crate::bridge`] carries the effects out and
+//! sends back messages.
+
+mod chat;
+mod message;
+mod models;
+mod options;
+mod reasoning;
+mod settings;
+mod sidebar;
+mod status;
+mod toast;
+
+pub use chat::{Chat, ChatMsg, Draft, Edit, Live, Phase};
+pub use message::{Effect, Focus, Msg, StoreWrite};
+pub use models::{Choice, ModelsMsg, Fetching, LoadFailure, Loading, Models};
+pub use reasoning::{Parts, split as split_reasoning};
+pub use settings::{ServerState, SettingsMsg, SettingsPage};
+pub use sidebar::{Rename, Sidebar, SidebarMsg};
+pub use status::{Status, status, tray_title};
+pub use toast::{Toast, ToastAction, ToastTone, Toasts};
+
+use crate::{bridge::ServerConfig, settings::Settings};
+use dspark_protocol::Snapshot;
+use dspark_sessions::Millis;
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Instant};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Screen {
+    #[default]
+    Chat,
+    Models,
+    Settings,
+}
+
+/// The time, handed in so that the reducer stays pure.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    pub instant: Instant,
+    pub millis: Millis,
+}
+
+impl Clock {
+    pub fn now() -> Self {
+        Self {
+            instant: Instant::now(),
+            millis: dspark_sessions::now(),
+        }
+    }
+}
+
+/// Rows are named here, so that a message has its id at once.
+#[derive(Debug, Clone, Copy)]
+pub struct Ids {
+    pub session: i64,
+    pub message: i64,
+}
+
+pub struct State {
+    pub clock: Clock,
+    pub screen: Screen,
+    pub engine: Arc<Snapshot>,
+    pub settings: Settings,
+    pub settings_page: SettingsPage,
+    pub data_dir: PathBuf,
+    pub sidebar: Sidebar,
+    pub chat: Chat,
+    /// Answers under way, by message.
+    pub lives: BTreeMap<i64, Live>,
+    pub models: Models,
+    pub server: ServerState,
+    pub toasts: Toasts,
+    /// A question that stands before the app ends.
+    pub confirm_quit: Option<String>,
+    pub window_visible: bool,
+    /// A tray icon is there to bring the window back.
+    pub tray: bool,
+    pub(crate) ids: Ids,
+}
+
+impl State {
+    pub fn new(settings: Settings, data_dir: PathBuf, ids: (i64, i64), clock: Clock) -> Self {
+        Self {
+            clock,
+            screen: Screen::Chat,
+            engine: Arc::default(),
+            settings,
+            settings_page: SettingsPage::default(),
+            data_dir,
+            sidebar: Sidebar::default(),
+            chat: Chat::default(),
+            lives: BTreeMap::new(),
+            models: Models::default(),
+            server: ServerState::default(),
+            toasts: Toasts::default(),
+            confirm_quit: None,
+            window_visible: true,
+            tray: false,
+            ids: Ids {
+                session: ids.0,
+                message: ids.1,
+            },
+        }
+    }
+
+    /// The answer under way in the open session.
+    pub fn live(&self) -> Option<&Live> {
+        let session = self.chat.session?;
+        self.lives.values().find(|live| live.session == session)
+    }
+
+    /// No model, none on its way, nothing written: the page that offers one.
+    pub fn is_first_run(&self) -> bool {
+        self.engine.model.is_none() && self.chat.tree.is_empty() && self.chat.session.is_none() && !self.models.skipped
+    }
+
+    pub fn has_model(&self) -> bool {
+        self.engine.model.is_some()
+    }
+
+    pub(crate) fn next_message_id(&mut self) -> i64 {
+        self.ids.message += 1;
+        self.ids.message - 1
+    }
+
+    pub(crate) fn next_session_id(&mut self) -> i64 {
+        self.ids.session += 1;
+        self.ids.session - 1
+    }
+
+    pub fn server_config(&self) -> ServerConfig {
+        let server = &self.settings.server;
+        ServerConfig {
+            port: server.port,
+            api_key: Some(server.api_key.clone()).filter(|key| !key.is_empty()),
+        }
+    }
+
+    /// What would be cut off by quitting now, in words.
+    fn business(&self) -> Option<String> {
+        if !self.lives.is_empty() {
+            return Some("A reply is still being written. It will be kept as far as it got.".into());
+        }
+        let others = self.engine.requests.len();
+        if others > 0 {
+            let who = self.engine.requests.first().map_or("A client", |request| request.client.as_str());
+            return Some(format!("{who} is being answered. Its reply will be cut off."));
+        }
+        self.models
+            .fetching
+            .as_ref()
+            .map(|fetching| format!("{} is still downloading. The next start can go on from there.", fetching.name))
+    }
+}
+
+/// The next state and what is to be done.
+pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    let out = &mut effects;
+    match message {
+        Msg::Show(screen) => state.screen = screen,
+        Msg::Snapshot(snapshot) => models::snapshot(state, snapshot, out),
+        Msg::Chat(message) => chat::update(state, message, out),
+        Msg::Sidebar(message) => sidebar::update(state, message, out),
+        Msg::Models(message) => models::update(state, message, out),
+        Msg::Settings(message) => settings::update(state, message, out),
+        Msg::ToastAction(id) => {
+            if let Some(action) = state.toasts.take_action(id) {
+                for message in action.into_messages() {
+                    effects.extend(update(state, message));
+                }
+            }
+        }
+        Msg::Notice { title, body } => state.toasts.push(Toast::warning(title, body)),
+        Msg::Open(url) => out.push(Effect::OpenUrl(url)),
+        Msg::Copy(text) => out.push(Effect::Copy(text)),
+        Msg::CloseWindow => {
+            if state.settings.general.keep_running && state.tray {
+                state.window_visible = false;
+                out.push(Effect::HideWindow);
+            } else {
+                effects.extend(update(state, Msg::Quit));
+            }
+        }
+        Msg::ShowWindow => {
+            state.window_visible = true;
+            out.push(Effect::ShowWindow);
+        }
+        Msg::Quit => match state.business() {
+            Some(business) => {
+                state.confirm_quit = Some(business);
+                if !state.window_visible {
+                    state.window_visible = true;
+                    out.push(Effect::ShowWindow);
+                }
+            }
+            None => out.push(Effect::Quit),
+        },
+        Msg::QuitConfirmed => out.push(Effect::Quit),
+        Msg::QuitCancelled => state.confirm_quit = None,
+    }
+    effects
+}

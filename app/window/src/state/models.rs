@@ -1,0 +1,380 @@
+use super::{Effect, Msg, Screen, State, Toast, chat, settings};
+use crate::{
+    bridge::{FetchError, FetchProgress, ModelEntry, Offer, Survey},
+    settings::LastModel,
+};
+use dspark_protocol::{EngineError, EngineState, LoadEvent, LoadRequest, LoadStage, Snapshot};
+use std::{path::PathBuf, sync::Arc};
+
+#[derive(Debug, Clone, Default)]
+pub struct Models {
+    /// `None` until the first look around.
+    pub survey: Option<Survey>,
+    pub surveying: bool,
+    pub fetching: Option<Fetching>,
+    pub loading: Option<Loading>,
+    pub unloading: bool,
+    pub failure: Option<LoadFailure>,
+    /// What is marked on the first page.
+    pub choice: Option<Choice>,
+    /// "Skip for now" on the first page.
+    pub skipped: bool,
+    pub picker_open: bool,
+    /// A path typed into the picker.
+    pub path: String,
+    pub path_error: Option<String>,
+    pub filter: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Choice {
+    Installed(PathBuf),
+    Offer(String),
+}
+
+/// A download under way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fetching {
+    pub id: String,
+    pub name: String,
+    pub progress: FetchProgress,
+    pub cancelled: bool,
+}
+
+impl Fetching {
+    pub fn percent(&self) -> Option<u8> {
+        let FetchProgress { done, total, .. } = self.progress;
+        (total > 0).then(|| (100 * done.min(total) / total) as u8)
+    }
+}
+
+/// A load under way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loading {
+    pub name: String,
+    pub path: PathBuf,
+    pub stage: LoadStage,
+    pub done: u64,
+    pub total: u64,
+    pub cancelled: bool,
+}
+
+impl Loading {
+    /// 0 to 1, where the stage counts bytes.
+    pub fn part(&self) -> Option<f32> {
+        (self.total > 0).then(|| (self.done as f32 / self.total as f32).min(1.0))
+    }
+}
+
+/// The last load or download that did not work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadFailure {
+    pub name: String,
+    pub reason: String,
+    /// What to try again.
+    pub retry: Choice,
+    pub download: bool,
+}
+
+#[derive(Debug, Clone)]
+pub enum ModelsMsg {
+    Survey,
+    Surveyed(Survey),
+    Choose(Choice),
+    /// Go on with what is marked: load it, or download and then load it.
+    Start,
+    Skip,
+    Load(ModelEntry),
+    LoadPath(PathBuf),
+    Inspected { path: PathBuf, found: Result<ModelEntry, String> },
+    LoadEvent(LoadEvent),
+    CancelLoad,
+    Unload,
+    Unloaded(Result<(), String>),
+    Fetch(Offer),
+    Fetching(FetchProgress),
+    Fetched(Result<ModelEntry, FetchError>),
+    CancelFetch,
+    DismissFailure,
+    Retry,
+    Picker(bool),
+    PathText(String),
+    Filter(String),
+    AddFolder(PathBuf),
+    RemoveFolder(PathBuf),
+}
+
+/// A new picture of the engine.
+pub(super) fn snapshot(state: &mut State, snapshot: Arc<Snapshot>, out: &mut Vec<Effect>) {
+    let had = state.engine.model.as_ref().map(|model| model.name.clone());
+    let has = snapshot.model.as_ref().map(|model| model.name.clone());
+    let failed = matches!(snapshot.state, EngineState::Error { .. } | EngineState::Stopped);
+    state.engine = snapshot;
+    if had != has {
+        chat::model_changed(state, out);
+    }
+    if failed {
+        state.models.loading = None;
+    }
+}
+
+pub(super) fn update(state: &mut State, message: ModelsMsg, out: &mut Vec<Effect>) {
+    match message {
+        ModelsMsg::Survey => survey(state, out),
+        ModelsMsg::Surveyed(survey) => {
+            state.models.surveying = false;
+            if state.models.choice.is_none() {
+                state.models.choice = first_choice(&survey);
+            }
+            state.models.survey = Some(survey);
+        }
+        ModelsMsg::Choose(choice) => state.models.choice = Some(choice),
+        ModelsMsg::Skip => state.models.skipped = true,
+        ModelsMsg::Start => {
+            if let Some(choice) = state.models.choice.clone() {
+                start(state, &choice, out);
+            }
+        }
+        ModelsMsg::Retry => {
+            if let Some(failure) = state.models.failure.take() {
+                start(state, &failure.retry, out);
+            }
+        }
+        ModelsMsg::DismissFailure => state.models.failure = None,
+        ModelsMsg::Load(entry) => load(state, entry.name, entry.path, out),
+        ModelsMsg::LoadPath(path) => {
+            state.models.path_error = None;
+            out.push(Effect::Inspect(path));
+        }
+        ModelsMsg::Inspected { path, found } => match found {
+            Ok(entry) => {
+                state.models.path.clear();
+                load(state, entry.name, entry.path, out);
+            }
+            Err(reason) => {
+                if state.models.picker_open || state.screen == Screen::Models {
+                    state.models.path_error = Some(reason);
+                } else {
+                    let title = format!("`{}` is not a model", path.display());
+                    state.toasts.push(Toast::error(title, reason));
+                }
+            }
+        },
+        ModelsMsg::LoadEvent(event) => load_event(state, event, out),
+        ModelsMsg::CancelLoad => {
+            if let Some(loading) = &mut state.models.loading {
+                loading.cancelled = true;
+                out.push(Effect::CancelLoad);
+            }
+        }
+        ModelsMsg::Unload => {
+            state.models.unloading = true;
+            out.push(Effect::Unload);
+        }
+        ModelsMsg::Unloaded(result) => {
+            state.models.unloading = false;
+            if let Err(reason) = result {
+                state.toasts.push(Toast::error("The model was not unloaded", reason));
+            }
+        }
+        ModelsMsg::Fetch(offer) => fetch(state, &offer, out),
+        ModelsMsg::Fetching(progress) => {
+            if let Some(fetching) = &mut state.models.fetching {
+                fetching.progress = progress;
+            }
+        }
+        ModelsMsg::Fetched(result) => fetched(state, result, out),
+        ModelsMsg::CancelFetch => {
+            if let Some(fetching) = &mut state.models.fetching {
+                fetching.cancelled = true;
+                out.push(Effect::CancelFetch);
+            }
+        }
+        ModelsMsg::Picker(open) => {
+            state.models.picker_open = open;
+            state.models.path_error = None;
+            if open && !state.models.surveying {
+                survey(state, out);
+            }
+        }
+        ModelsMsg::PathText(path) => {
+            state.models.path = path;
+            state.models.path_error = None;
+        }
+        ModelsMsg::Filter(filter) => state.models.filter = filter,
+        ModelsMsg::AddFolder(folder) => {
+            if folder.as_os_str().is_empty() || state.settings.models.folders.contains(&folder) {
+                return;
+            }
+            state.settings.models.folders.push(folder);
+            settings::save(state, out);
+            survey(state, out);
+        }
+        ModelsMsg::RemoveFolder(folder) => {
+            state.settings.models.folders.retain(|known| *known != folder);
+            settings::save(state, out);
+            survey(state, out);
+        }
+    }
+}
+
+fn survey(state: &mut State, out: &mut Vec<Effect>) {
+    state.models.surveying = true;
+    out.push(Effect::Survey {
+        folders: state.settings.models.folders.clone(),
+    });
+}
+
+/// What a newcomer most likely wants: something on disk that works, else the starter.
+fn first_choice(survey: &Survey) -> Option<Choice> {
+    let works = survey.installed.iter().find(|entry| entry.problem.is_none());
+    let starter = survey.offers.iter().find(|offer| offer.starter).or(survey.offers.first());
+    works
+        .map(|entry| Choice::Installed(entry.path.clone()))
+        .or_else(|| starter.map(|offer| Choice::Offer(offer.id.clone())))
+}
+
+fn start(state: &mut State, choice: &Choice, out: &mut Vec<Effect>) {
+    let Some(survey) = &state.models.survey else { return };
+    match choice {
+        Choice::Installed(path) => match survey.installed.iter().find(|entry| entry.path == *path).cloned() {
+            Some(entry) => load(state, entry.name, entry.path, out),
+            None => out.push(Effect::Inspect(path.clone())),
+        },
+        Choice::Offer(id) => {
+            if let Some(offer) = survey.offers.iter().find(|offer| offer.id == *id).cloned() {
+                fetch(state, &offer, out);
+            }
+        }
+    }
+}
+
+fn load(state: &mut State, name: String, path: PathBuf, out: &mut Vec<Effect>) {
+    if state.models.loading.is_some() {
+        let toast = Toast::warning("A model is being loaded", "Wait for it, or cancel it first.");
+        state.toasts.push(toast);
+        return;
+    }
+    state.models.failure = None;
+    state.models.picker_open = false;
+    state.models.loading = Some(Loading {
+        name: name.clone(),
+        path: path.clone(),
+        stage: LoadStage::Checking,
+        done: 0,
+        total: 0,
+        cancelled: false,
+    });
+    out.push(Effect::Load(LoadRequest {
+        name,
+        path,
+        warm_up: true,
+        ..LoadRequest::default()
+    }));
+}
+
+fn load_event(state: &mut State, event: LoadEvent, out: &mut Vec<Effect>) {
+    match event {
+        LoadEvent::Stage { stage, done, total } => {
+            if let Some(loading) = &mut state.models.loading {
+                (loading.stage, loading.done, loading.total) = (stage, done, total);
+            }
+        }
+        LoadEvent::Ready(info) => {
+            state.models.loading = None;
+            state.models.choice = Some(Choice::Installed(info.path.clone()));
+            // The snapshot says the same a moment later; what waits for a model need not.
+            if state.engine.model.as_ref().is_none_or(|model| model.name != info.name) {
+                let mut engine = (*state.engine).clone();
+                engine.model = Some(info.clone());
+                if matches!(engine.state, EngineState::NoModel | EngineState::Loading { .. } | EngineState::Starting) {
+                    engine.state = EngineState::Ready;
+                }
+                snapshot(state, Arc::new(engine), out);
+            }
+            state.settings.models.last = Some(LastModel {
+                name: info.name.clone(),
+                path: info.path.clone(),
+            });
+            settings::save(state, out);
+            chat::model_ready(state, out);
+        }
+        LoadEvent::Failed(error) => {
+            let Some(loading) = state.models.loading.take() else { return };
+            if loading.cancelled || error == EngineError::Cancelled {
+                let toast = Toast::info("Loading cancelled", kept_model(state));
+                state.toasts.push(toast);
+                return;
+            }
+            state.chat.waiting = false;
+            state.models.failure = Some(LoadFailure {
+                name: loading.name.clone(),
+                reason: format!("{error}. {}", kept_model(state)).trim().into(),
+                retry: Choice::Installed(loading.path),
+                download: false,
+            });
+            let title = format!("{} did not load", loading.name);
+            let toast = Toast::error(title, error.to_string()).action("Models", vec![Msg::Show(Screen::Models)]);
+            state.toasts.push(toast);
+        }
+    }
+}
+
+fn kept_model(state: &State) -> String {
+    state
+        .engine
+        .model
+        .as_ref()
+        .map_or_else(String::new, |model| format!("{} is still loaded.", model.name))
+}
+
+fn fetch(state: &mut State, offer: &Offer, out: &mut Vec<Effect>) {
+    if let Some(fetching) = &state.models.fetching {
+        let toast = Toast::warning(format!("{} is being downloaded", fetching.name), "One at a time: wait for it, or cancel it.");
+        state.toasts.push(toast);
+        return;
+    }
+    state.models.failure = None;
+    state.models.picker_open = false;
+    state.models.fetching = Some(Fetching {
+        id: offer.id.clone(),
+        name: offer.name.clone(),
+        progress: FetchProgress {
+            total: offer.bytes,
+            ..FetchProgress::default()
+        },
+        cancelled: false,
+    });
+    out.push(Effect::Fetch(offer.id.clone()));
+}
+
+fn fetched(state: &mut State, result: Result<ModelEntry, FetchError>, out: &mut Vec<Effect>) {
+    let Some(fetching) = state.models.fetching.take() else { return };
+    match result {
+        Ok(entry) => {
+            survey(state, out);
+            if state.engine.model.is_none() && state.models.loading.is_none() {
+                load(state, entry.name, entry.path, out);
+            } else {
+                let title = format!("{} is ready to load", entry.name);
+                let toast = Toast::good(title, "Downloaded and checked").action("Load now", vec![Msg::Models(ModelsMsg::Load(entry))]);
+                state.toasts.push(toast);
+            }
+        }
+        Err(FetchError::Cancelled) => {
+            let toast = Toast::info("Download cancelled", "What is here stays; the next try goes on from there.");
+            state.toasts.push(toast);
+        }
+        Err(FetchError::Failed(reason)) => {
+            state.models.failure = Some(LoadFailure {
+                name: fetching.name.clone(),
+                reason: reason.clone(),
+                retry: Choice::Offer(fetching.id),
+                download: true,
+            });
+            let toast = Toast::error(format!("{} was not downloaded", fetching.name), reason)
+                .action("Try again", vec![Msg::Models(ModelsMsg::Retry)]);
+            state.toasts.push(toast);
+        }
+    }
+}
