@@ -88,6 +88,13 @@ def icons(phosphor):
         cut = subset.Subsetter(options)
         cut.populate(unicodes=[codes[n] for n in wanted])
         cut.subset(font)
+        # The published font says that every glyph's box starts at 0; a rasterizer that believes it
+        # moves the drawing to the left edge of its square.
+        for glyph in font.getGlyphOrder():
+            drawing = font["glyf"][glyph]
+            drawing.expand(font["glyf"])
+            drawing.recalcBounds(font["glyf"])
+            font["hmtx"][glyph] = (font["hmtx"][glyph][0], getattr(drawing, "xMin", 0))
         font.save(HERE / file)
         print(f"{file}: {len(wanted)} glyphs, {(HERE / file).stat().st_size // 1024} KB")
         rows += [(n, codes[n], fill) for n in wanted]

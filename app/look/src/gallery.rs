@@ -54,13 +54,13 @@ pub fn gallery(ui: &mut Ui, state: &mut GalleryState) {
 
 fn section<R>(ui: &mut Ui, title: &str, add: impl FnOnce(&mut Ui) -> R) -> R {
     let theme = Theme::of(ui);
-    let style = Type::SMALL_STRONG.with_line(16.0);
     ui.spacing_mut().item_spacing.y = 0.0;
-    ui.label(style.rich(title, theme.t3));
+    ui.label(Type::SMALL_STRONG.with_line(16.0).rich(title, theme.t3));
     ui.add_space(10.0);
-    ui.spacing_mut().item_spacing.y = 8.0;
-    let shown = ui.scope(add);
-    ui.spacing_mut().item_spacing.y = 0.0;
+    let shown = ui.scope(|ui| {
+        ui.spacing_mut().item_spacing.y = 8.0;
+        add(ui)
+    });
     ui.add_space(22.0);
     shown.inner
 }

@@ -123,11 +123,8 @@ fn visuals(style: &mut Style, theme: &Theme) {
         egui::Visuals::light()
     };
     visuals.text_options.font_hinting = false;
-    visuals.text_options.color_transfer_function = if theme.dark {
-        FontColorTransferFunction::DARK_MODE_DEFAULT
-    } else {
-        FontColorTransferFunction::LIGHT_MODE_DEFAULT
-    };
+    // Coverage as it is in both themes: thin, even strokes, as the platforms draw them.
+    visuals.text_options.color_transfer_function = FontColorTransferFunction::Off;
     visuals.override_text_color = None;
     visuals.weak_text_color = Some(theme.t3);
     visuals.hyperlink_color = theme.accent;

@@ -70,6 +70,9 @@ const fn style(family: Family, size: f32, line: f32, tracking: f32) -> Type {
     }
 }
 
+/// Letter spacing of running text: Inter's default is a trifle wide at these sizes.
+const SNUG: f32 = -0.04;
+
 impl Type {
     /// Race rate.
     pub const DISPLAY: Self = style(Family::SemiBold, 32.0, 38.0, -0.8);
@@ -80,33 +83,33 @@ impl Type {
     /// Machine name, sheet title.
     pub const HEADING: Self = style(Family::SemiBold, 16.0, 24.0, -0.2);
     /// Palette input.
-    pub const INPUT: Self = style(Family::Regular, 16.0, 24.0, 0.0);
+    pub const INPUT: Self = style(Family::Regular, 16.0, 24.0, SNUG);
     /// Header title.
     pub const SCREEN: Self = style(Family::SemiBold, 14.0, 20.0, -0.1);
     /// Chat text.
-    pub const PROSE: Self = style(Family::Regular, 14.0, 22.0, 0.0);
-    pub const PROSE_STRONG: Self = style(Family::SemiBold, 14.0, 22.0, 0.0);
-    pub const PROSE_ITALIC: Self = style(Family::Italic, 14.0, 22.0, 0.0);
+    pub const PROSE: Self = style(Family::Regular, 14.0, 22.0, SNUG);
+    pub const PROSE_STRONG: Self = style(Family::SemiBold, 14.0, 22.0, SNUG);
+    pub const PROSE_ITALIC: Self = style(Family::Italic, 14.0, 22.0, SNUG);
     pub const PROSE_H1: Self = style(Family::SemiBold, 18.0, 26.0, -0.2);
     pub const PROSE_H2: Self = style(Family::SemiBold, 16.0, 24.0, -0.1);
-    pub const PROSE_H3: Self = style(Family::SemiBold, 14.0, 22.0, 0.0);
+    pub const PROSE_H3: Self = style(Family::SemiBold, 14.0, 22.0, SNUG);
     /// Everything else.
-    pub const BASE: Self = style(Family::Regular, 13.0, 20.0, 0.0);
+    pub const BASE: Self = style(Family::Regular, 13.0, 20.0, SNUG);
     /// Controls.
-    pub const CONTROL: Self = style(Family::Medium, 13.0, 20.0, 0.0);
+    pub const CONTROL: Self = style(Family::Medium, 13.0, 20.0, SNUG);
     /// Panel titles.
-    pub const PANEL: Self = style(Family::SemiBold, 13.0, 20.0, 0.0);
+    pub const PANEL: Self = style(Family::SemiBold, 13.0, 20.0, SNUG);
     /// Second lines in cards: causes, notes.
-    pub const NOTE: Self = style(Family::Regular, 12.5, 19.0, 0.0);
-    pub const SEGMENT: Self = style(Family::Medium, 12.5, 20.0, 0.0);
+    pub const NOTE: Self = style(Family::Regular, 12.5, 19.0, SNUG);
+    pub const SEGMENT: Self = style(Family::Medium, 12.5, 20.0, SNUG);
     /// Metadata.
-    pub const SMALL: Self = style(Family::Regular, 12.0, 18.0, 0.0);
-    pub const SMALL_CONTROL: Self = style(Family::Medium, 12.0, 18.0, 0.0);
-    pub const SMALL_STRONG: Self = style(Family::SemiBold, 12.0, 18.0, 0.0);
+    pub const SMALL: Self = style(Family::Regular, 12.0, 18.0, SNUG);
+    pub const SMALL_CONTROL: Self = style(Family::Medium, 12.0, 18.0, SNUG);
+    pub const SMALL_STRONG: Self = style(Family::SemiBold, 12.0, 18.0, SNUG);
     /// Captions, axes, section names. Sentence case.
-    pub const LABEL: Self = style(Family::Medium, 11.0, 16.0, 0.0);
+    pub const LABEL: Self = style(Family::Medium, 11.0, 16.0, SNUG);
     /// Shortcuts, rail words.
-    pub const SHORTCUT: Self = style(Family::Regular, 11.0, 16.0, 0.0);
+    pub const SHORTCUT: Self = style(Family::Regular, 11.0, 16.0, SNUG);
     pub const CODE: Self = style(Family::Mono, 12.5, 20.0, 0.0);
     pub const CODE_STRONG: Self = style(Family::MonoMedium, 12.5, 20.0, 0.0);
     /// Command and path strips.

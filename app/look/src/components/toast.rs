@@ -232,12 +232,10 @@ fn toast_card(ui: &mut Ui, toast: &Toast, width: f32, id: Id) -> Outcome {
                     }
                 }
                 None => {
-                    let size = vec2(30.0, 30.0);
-                    let place = egui::Rect::from_min_size(pos2(top.x + width - 26.0 - 28.0, top.y - 4.0), size);
-                    if ui
-                        .put(place, IconButton::new(Icon::X, "Close").icon_size(15.0).no_tooltip())
-                        .clicked()
-                    {
+                    // Optically at the card's corner; a child of its own, so that the card does not grow.
+                    let place = egui::Rect::from_min_size(pos2(top.x + width - 26.0 - 26.0, top.y - 4.0), vec2(30.0, 30.0));
+                    let mut corner = ui.new_child(egui::UiBuilder::new().max_rect(place));
+                    if corner.add(IconButton::new(Icon::X, "Close").icon_size(15.0).no_tooltip()).clicked() {
                         outcome = Outcome::Close;
                     }
                 }

@@ -40,7 +40,7 @@ impl Shot {
     }
 }
 
-pub(crate) fn harness<'a, S: 'a>(shot: Shot, state: S, add: impl FnMut(&mut egui::Ui, &mut S) + 'a) -> Harness<'a, S> {
+pub(crate) fn harness<'a, S: 'a>(shot: Shot, state: S, mut add: impl FnMut(&mut egui::Ui, &mut S) + 'a) -> Harness<'a, S> {
     // Motion off: a picture shows a state, not a moment.
     let look = Look {
         preference: if shot.dark { ThemePreference::Dark } else { ThemePreference::Light },
@@ -50,6 +50,7 @@ pub(crate) fn harness<'a, S: 'a>(shot: Shot, state: S, add: impl FnMut(&mut egui
     Harness::builder()
         .with_size(vec2(shot.width, shot.height))
         .with_pixels_per_point(shot.scale)
+        .with_theme(if shot.dark { egui::Theme::Dark } else { egui::Theme::Light })
         .with_render_cursor(false)
         .with_os(egui::os::OperatingSystem::Mac)
         .with_context_setup(move |ctx| {
@@ -57,5 +58,16 @@ pub(crate) fn harness<'a, S: 'a>(shot: Shot, state: S, add: impl FnMut(&mut egui
             apply(ctx, look);
         })
         .wgpu()
-        .build_ui_state(add, state)
+        // The whole window: the harness's own panel has a margin.
+        .build_ui_state(
+            move |ui, state| {
+                let window = ui.ctx().content_rect();
+                ui.set_clip_rect(window);
+                ui.scope_builder(egui::UiBuilder::new().max_rect(window), |ui| {
+                    ui.painter().rect_filled(window, 0, dspark_look::Theme::of(ui).base);
+                    add(ui, state);
+                });
+            },
+            state,
+        )
 }
