@@ -166,7 +166,7 @@ pub(crate) fn role(role: Role) -> &'static str {
     }
 }
 
-fn json(value: &serde_json::Value, paint: &dyn Paint) -> Value {
+pub(crate) fn json(value: &serde_json::Value, paint: &dyn Paint) -> Value {
     match value {
         serde_json::Value::Null => Value::from(()),
         serde_json::Value::Bool(flag) => (*flag).into(),

@@ -2,6 +2,8 @@
 //! string methods and JSON. A template comes with a model and is not trusted: work, memory and output are bounded.
 
 pub(crate) mod python;
+#[cfg(test)]
+mod parity;
 pub(crate) mod source;
 
 use crate::{Result, TextError};

@@ -2,7 +2,7 @@
 
 use minijinja::{
     Environment, Error, ErrorKind, State, Value,
-    value::{Kwargs, Rest, ValueKind, from_args},
+    value::{Kwargs, Rest, Tuple, ValueKind, from_args},
 };
 use std::sync::Arc;
 
@@ -22,6 +22,12 @@ pub(crate) fn install(env: &mut Environment<'_>, clock: Clock) {
         jiff::fmt::strtime::format(format, &clock())
             .map_err(|error| Error::new(ErrorKind::InvalidOperation, format!("strftime_now: {error}")))
     });
+    env.add_function("cycler", |items: Rest<Value>| minijinja_contrib::globals::cycler(items.to_vec()));
+    env.add_function("joiner", minijinja_contrib::globals::joiner);
+    env.add_filter("int", int);
+    env.add_filter("float", float);
+    // To Python whatever has a length and can be indexed is a sequence, texts and dictionaries too.
+    env.add_test("sequence", |value: &Value| matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map));
     env.set_unknown_method_callback(methods);
 }
 
@@ -186,6 +192,25 @@ impl Json {
     }
 }
 
+/// `int`, with a value for what is none.
+fn int(value: &Value, default: Option<Value>) -> Value {
+    let parsed = match value.as_str().map(str::trim) {
+        Some(text) => text.parse().ok().or_else(|| text.parse::<f64>().ok().map(|float| float as i64)),
+        None if value.kind() == ValueKind::Bool => Some(i64::from(value.is_true())),
+        None => value.as_i64().or_else(|| f64::try_from(value.clone()).ok().map(|float| float as i64)),
+    };
+    parsed.map(Value::from).or(default).unwrap_or_else(|| Value::from(0))
+}
+
+/// `float`, with a value for what is none.
+fn float(value: &Value, default: Option<Value>) -> Value {
+    let parsed = match value.as_str() {
+        Some(text) => text.trim().parse::<f64>().ok(),
+        None => f64::try_from(value.clone()).ok(),
+    };
+    parsed.map(Value::from).or(default).unwrap_or_else(|| Value::from(0.0))
+}
+
 /// A number as Python writes it in JSON.
 fn number(value: &Value) -> String {
     if value.is_integer() {
@@ -240,7 +265,7 @@ fn methods(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Re
                 None if last => ["", "", text],
                 None => [text, "", ""],
             };
-            Ok(parts.into_iter().map(Value::from).collect())
+            Ok(Value::from(Tuple::from(parts.map(Value::from))))
         }
         "rsplit" if !args.is_empty() => {
             let (separator, most): (&str, Option<i64>) = from_args(args)?;
