@@ -2,9 +2,11 @@
 
 pub mod cache;
 pub mod decoder;
+pub mod device;
 pub mod families;
 pub mod load;
 pub mod sample;
+pub mod selftest;
 pub mod target;
 
 pub use dspark_hub as hub;
