@@ -10,10 +10,14 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
-const CASES: [&str; 19] = [
+const CASES: [&str; 24] = [
     "llama",
+    "llama-dynamic",
+    "llama-linear",
     "llama-llama3rope",
+    "llama-longrope",
     "llama-sliding",
+    "llama-traditional",
     "qwen3",
     "qwen3-mxfp4",
     "qwen3-mxfp8",
@@ -30,7 +34,14 @@ const CASES: [&str; 19] = [
     "qwen3-q8g64",
     "qwen3-tied-ropeparams",
     "qwen3-yarn",
+    "qwen3-yarn-mscale",
 ];
+
+/// Cases whose cached rows are those of a cold forward. Dynamic RoPE moves its base as the text grows, and what is cached
+/// keeps the base it was written with, in the oracle too.
+fn settled() -> impl Iterator<Item = Case> {
+    CASES.into_iter().filter(|name| *name != "llama-dynamic").map(Case::open)
+}
 
 struct Case {
     name: &'static str,
@@ -177,7 +188,7 @@ fn steps_and_multi() {
 
 #[test]
 fn rollback() {
-    for case in CASES.map(Case::open) {
+    for case in settled() {
         let golden = &case.golden["rollback"];
         let next = ids(&golden["continue"]);
         for block in [true, false] {
@@ -197,7 +208,7 @@ fn rollback() {
 /// For the windowed case this is: a wrapped window, an 8-row verify, some rows rejected, one step.
 #[test]
 fn verify() {
-    for case in CASES.map(Case::open) {
+    for case in settled() {
         let golden = &case.golden["verify"];
         let (prompt, append) = (case.prompt(), ids(&golden["append"]));
         for after in list(&golden["after_keep"]) {

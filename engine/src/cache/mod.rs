@@ -157,3 +157,68 @@ impl Cache for DecoderCache {
         self.layers.iter().map(|layer| layer.kv().nbytes()).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mlx_rs::ops::zeros;
+
+    fn cache(window: Option<usize>) -> DecoderCache {
+        DecoderCache::new(vec![
+            LayerCache::new(Dtype::Float32, None, 4),
+            LayerCache::new(Dtype::Float32, window, 4),
+        ])
+    }
+
+    fn append(cache: &mut DecoderCache, rows: usize, layers: usize) {
+        let kv = zeros::<f32>(&[1, 1, rows as i32, 8]).unwrap();
+        for layer in cache.layers_mut().unwrap().take(layers) {
+            layer.for_append(rows).unwrap().append(&kv, &kv).unwrap();
+        }
+        if layers == 2 {
+            cache.advance(rows);
+        }
+    }
+
+    #[test]
+    fn a_path_must_ascend_within_the_last_rows() {
+        let mut cache = cache(None);
+        append(&mut cache, 10, 2);
+        for (rows, path) in [(4, &[0, 4][..]), (4, &[1, 1]), (4, &[2, 1]), (11, &[0])] {
+            let message = cache.commit(rows, path).unwrap_err().to_string();
+            assert!(message.contains("does not ascend"), "{message}");
+        }
+        assert_eq!(cache.len(), 10);
+        cache.commit(4, &[1, 3]).unwrap();
+        assert_eq!(cache.len(), 8);
+        cache.commit(3, &[]).unwrap();
+        assert_eq!(cache.len(), 5);
+        assert!(cache.trim(6).is_err());
+        cache.trim(5).unwrap();
+        assert!(cache.is_empty() && cache.trimmable());
+    }
+
+    #[test]
+    fn a_forward_that_failed_half_way_leaves_no_trace() {
+        let mut cache = cache(Some(8));
+        append(&mut cache, 10, 2);
+        append(&mut cache, 3, 1);
+        assert_eq!(cache.len(), 10);
+        append(&mut cache, 1, 2);
+        assert_eq!(cache.len(), 11);
+        assert!(cache.layers.iter().all(|layer| layer.trimmable() == 11));
+    }
+
+    #[test]
+    fn a_snapshot_stays_as_it_was() {
+        let mut cache = cache(Some(8));
+        append(&mut cache, 20, 2);
+        let snapshot = cache.clone();
+        append(&mut cache, 200, 2);
+        append(&mut cache, 200, 2);
+        assert_eq!((snapshot.len(), cache.len()), (20, 420));
+        assert!(snapshot.trimmable() && !cache.trimmable());
+        // What a full layer holds grows, a sliding one has reached its size.
+        assert!(cache.bytes() > snapshot.bytes());
+    }
+}

@@ -204,3 +204,88 @@ fn float_dequantize(w: &Array, scales: &Array, packing: Packing, dtype: Dtype) -
     // Exact: the values fit bf16.
     if y.dtype() == dtype { Ok(y) } else { y.as_dtype(dtype) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+    use std::{collections::HashMap, path::Path};
+
+    fn oracle() -> (Vec<Value>, HashMap<String, Array>) {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/oracle/quant_matrices");
+        let golden: Value = serde_json::from_slice(&std::fs::read(dir.join("golden.json")).unwrap()).unwrap();
+        (
+            golden["items"].as_array().unwrap().clone(),
+            Array::load_safetensors(dir.join("matrices.safetensors")).unwrap(),
+        )
+    }
+
+    fn packed(item: &Value, tensors: &HashMap<String, Array>, dtype: Option<Dtype>) -> Linear {
+        let part = |name: &str| tensors.get(&format!("{}.{name}", item["name"].as_str().unwrap())).cloned();
+        let number = |key: &str| item[key].as_i64().unwrap() as i32;
+        let mode = [Mode::Affine, Mode::Mxfp4, Mode::Nvfp4, Mode::Mxfp8].into_iter();
+        let packing = Packing {
+            bits: number("bits"),
+            group: number("group_size"),
+            mode: mode.into_iter().find(|mode| item["mode"] == mode.name()).unwrap(),
+        };
+        let (w, scales) = (part("weight").unwrap(), part("scales").unwrap());
+        let cast = |array: Array| dtype.map_or(array.clone(), |dtype| array.as_dtype(dtype).unwrap());
+        match part("biases") {
+            Some(biases) => Linear::affine(w, cast(scales), cast(biases), packing, None),
+            None => Linear::float_packed(w, scales, packing, None),
+        }
+    }
+
+    fn worst(found: &Array, expected: &Array) -> f32 {
+        let list = |array: &Array| array.reshape(&[-1]).unwrap().to_vec_cast::<f32>().unwrap();
+        let (found, expected) = (list(found), list(expected));
+        assert_eq!(found.len(), expected.len());
+        let largest = expected.iter().fold(0_f32, |max, x| max.max(x.abs()));
+        found.iter().zip(&expected).fold(0_f32, |max, (a, b)| max.max((a - b).abs())) / largest
+    }
+
+    /// All bits, groups and modes: rows of a table, and products at one row and at three, with scales as stored and
+    /// widened.
+    #[test]
+    fn every_packing() {
+        let (items, tensors) = oracle();
+        assert_eq!(items.len(), 21);
+        let x = &tensors["x"];
+        for item in &items {
+            let name = item["name"].as_str().unwrap();
+            for dtype in [None, Some(Dtype::Float32)] {
+                let linear = packed(item, &tensors, dtype);
+                let rows = linear.embed(&Array::from_slice(&[0_u32, 1, 2, 3], &[4]), Dtype::Float32).unwrap();
+                assert!(worst(&rows, &tensors[&format!("{name}.dequantized")]) < 1e-6, "{name}: rows");
+                let expected = &tensors[&format!("{name}.xWt")];
+                assert!(worst(&linear.forward(x).unwrap(), expected) < 3e-6, "{name}: product");
+                let first = linear.forward(&x.take_axis(Array::from_slice(&[0_u32], &[1]), 0).unwrap()).unwrap();
+                let expected = expected.take_axis(Array::from_slice(&[0_u32], &[1]), 0).unwrap();
+                assert!(worst(&first, &expected) < 3e-6, "{name}: one row");
+            }
+        }
+    }
+
+    #[test]
+    fn joined_is_side_by_side() {
+        let (items, tensors) = oracle();
+        let x = &tensors["x"];
+        for item in &items {
+            let linear = packed(item, &tensors, None);
+            let joined = Linear::join(&[&linear, &linear, &linear]).unwrap().unwrap();
+            let once = linear.forward(x).unwrap();
+            let expected = concatenate(&[&once, &once, &once], -1).unwrap();
+            assert!(worst(&joined.forward(x).unwrap(), &expected) < 1e-6);
+        }
+        let (a, b) = (packed(&items[0], &tensors, None), packed(&items[1], &tensors, None));
+        assert!(Linear::join(&[&a, &b]).unwrap().is_none());
+        let floats: Vec<_> = items
+            .iter()
+            .filter(|item| item["mode"] != "affine")
+            .map(|item| packed(item, &tensors, None))
+            .collect();
+        assert!(Linear::join(&[&floats[0], &floats[1]]).unwrap().is_none());
+        assert!(Linear::join(&[&a, &floats[0]]).unwrap().is_none());
+    }
+}

@@ -36,7 +36,10 @@ impl Rope {
             Some(factor) => (head_dim as f64 * factor) as usize,
             None => head_dim,
         };
-        if dims == 0 || dims % 2 == 1 || dims > head_dim {
+        if !(theta.is_finite() && theta > 0.0) {
+            return Err(LoadError::Config(format!("`rope_theta` must be positive, found {theta}")));
+        }
+        if dims == 0 || dims % 2 == 1 || dims > head_dim || dims > 1 << 16 {
             return Err(LoadError::Config(format!(
                 "RoPE over {dims} of {head_dim} elements of a head is impossible"
             )));

@@ -53,9 +53,16 @@ fn spec(config: &Config) -> Result<DecoderSpec, LoadError> {
     dense.spec(config)
 }
 
+/// The number of layers; a misprint must not fill memory before the tensors are compared.
+pub(super) fn layers(config: &Config) -> Result<usize, LoadError> {
+    let layers = config.usize("num_hidden_layers")?;
+    let sensible = (layers <= 10_000).then_some(layers);
+    sensible.ok_or_else(|| LoadError::Config(format!("{layers} layers are too many")))
+}
+
 /// The window of each layer: where `layer_types` says sliding.
 fn windows(config: &Config) -> Result<Vec<Option<usize>>, LoadError> {
-    let layers = config.usize("num_hidden_layers")?;
+    let layers = layers(config)?;
     let Some(types) = config.words("layer_types")? else {
         return Ok(vec![None; layers]);
     };

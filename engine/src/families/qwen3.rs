@@ -3,7 +3,7 @@
 
 use super::{
     Family,
-    llama::{Dense, rename},
+    llama::{Dense, layers, rename},
 };
 use crate::{
     decoder::{rope::Rope, spec::DecoderSpec},
@@ -30,7 +30,7 @@ fn spec(config: &Config) -> Result<DecoderSpec, LoadError> {
         head_norm: true,
         tied: config.bool_or("tie_word_embeddings", false)?,
         rope: Rope::new(head_dim, theta, false, scaling, max_context)?,
-        windows: vec![None; config.usize("num_hidden_layers")?],
+        windows: vec![None; layers(config)?],
         max_context,
     };
     dense.spec(config)

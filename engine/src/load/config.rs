@@ -10,6 +10,9 @@ type Result<T> = std::result::Result<T, LoadError>;
 /// Largest JSON file read: configs are kilobytes, tokenizers are read elsewhere.
 const MAX_JSON: u64 = 64 << 20;
 
+/// Larger sizes are a mistake, and their products would not fit.
+const MAX_SIZE: u64 = 1 << 28;
+
 /// The fields of `config.json`. Null counts as absent.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -58,7 +61,7 @@ impl Config {
         self.text.get(key).filter(|value| !value.is_null())
     }
 
-    /// A positive whole number.
+    /// A positive whole number of at most 2^28.
     pub fn usize(&self, key: &str) -> Result<usize> {
         self.usize_opt(key)?.ok_or_else(|| missing(key))
     }
@@ -66,10 +69,10 @@ impl Config {
     pub fn usize_opt(&self, key: &str) -> Result<Option<usize>> {
         self.field(key)
             .map(|value| {
-                let whole = value.as_u64().filter(|n| (1..=i32::MAX as u64).contains(n));
+                let whole = value.as_u64().filter(|n| (1..=MAX_SIZE).contains(n));
                 whole
                     .map(|n| n as usize)
-                    .ok_or_else(|| wrong(key, "a positive whole number", value))
+                    .ok_or_else(|| wrong(key, "a positive whole number of sensible size", value))
             })
             .transpose()
     }
@@ -210,7 +213,7 @@ mod tests {
             read.usize("n")
                 .unwrap_err()
                 .to_string()
-                .contains("`n` must be a positive whole number, found -1")
+                .contains("`n` must be a positive whole number of sensible size, found -1")
         );
         assert!(read.usize("m").unwrap_err().to_string().contains("`m` is missing"));
     }
