@@ -103,10 +103,11 @@ fn admit(app: &App, request: &Request) -> Result<Option<HeaderValue>, Refusal> {
             ),
         )));
     }
-    let origin = request.headers().get(header::ORIGIN);
-    let cors = match origin {
-        None => config.any_origin.then(|| HeaderValue::from_static("*")),
-        Some(_) if config.any_origin => Some(HeaderValue::from_static("*")),
+    // The setting opens the inference routes; what changes the server stays closed to pages.
+    let any_page = config.any_origin && !request.uri().path().starts_with("/admin");
+    let cors = match request.headers().get(header::ORIGIN) {
+        None => any_page.then(|| HeaderValue::from_static("*")),
+        Some(_) if any_page => Some(HeaderValue::from_static("*")),
         Some(value) => {
             let text = value.to_str().unwrap_or_default();
             let authority = request
@@ -396,6 +397,24 @@ mod tests {
         ] {
             let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind.parse().unwrap())]);
             assert_eq!(is_json(&headers), json, "{kind}");
+        }
+    }
+
+    use proptest::prelude::*;
+
+    proptest! {
+        /// No spelling of a foreign name passes, and nothing panics.
+        #[test]
+        fn no_foreign_authority_is_loopback(text in ".{0,24}", label in "[a-z0-9-]{1,12}", port in proptest::option::of(0u16..)) {
+            let config = ServeConfig::default();
+            let _ = host_name(&text).map(|host| host_allowed(&host, false, &config));
+            let _ = origin_allowed(&text, &text, &config);
+            let port = port.map_or(String::new(), |port| format!(":{port}"));
+            for name in [format!("{label}.example{port}"), format!("localhost.{label}.test{port}"), format!("127.0.0.1.{label}.test{port}")] {
+                prop_assert!(!host_name(&name).is_some_and(|host| host_allowed(&host, false, &config)));
+                let origin = format!("http://{name}");
+                prop_assert!(!origin_allowed(&origin, "localhost:8080", &config));
+            }
         }
     }
 }

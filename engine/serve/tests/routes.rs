@@ -4,7 +4,7 @@ mod common;
 
 use axum::http::Response;
 use common::{app, chat, frames, get, hi, read, request, send, text};
-use dspark_protocol::{EngineError, Prompt, Role, double::Script};
+use dspark_protocol::{EngineError, EngineState, LoadStage, Prompt, Role, Snapshot, double::Script};
 use dspark_serve::{ApiKey, ServeConfig};
 use serde_json::{Value, json};
 use std::{
@@ -588,4 +588,78 @@ async fn a_generation_that_delivers_nothing_is_a_stall() {
     assert_eq!(running.await.unwrap().0, 200);
     let (status, health) = get(&app, "/health").await;
     assert_eq!((status, &health["status"]), (200, &json!("ok")));
+}
+
+/// A hand-held worker: states that the double does not pass through slowly enough to be seen.
+fn held(state: EngineState, change: impl FnOnce(&mut Snapshot)) -> (dspark_serve::App, dspark_protocol::Worker) {
+    let (engine, worker) = dspark_protocol::channel();
+    let mut snapshot = Snapshot {
+        state,
+        ..Snapshot::default()
+    };
+    change(&mut snapshot);
+    worker.snapshot.send_replace(Arc::new(snapshot));
+    let app = dspark_serve::App::new(ServeConfig::default(), engine, std::net::Ipv4Addr::LOCALHOST.into());
+    (app, worker)
+}
+
+#[tokio::test]
+async fn loading_starting_and_broken_engines_are_told_apart() {
+    let loading = EngineState::Loading {
+        stage: LoadStage::Reading,
+        done: 25,
+        total: 100,
+    };
+    let broken = EngineState::Error {
+        reason: "the self-test failed".into(),
+    };
+    for (state, word, code, message, retry) in [
+        (loading, "loading", "loading", "25 %", Some("2")),
+        (EngineState::Starting, "loading", "loading", "starting", Some("2")),
+        (EngineState::NoModel, "no_model", "no_model", "no model is loaded", None),
+        (EngineState::Unloading, "no_model", "no_model", "no model is loaded", None),
+        (broken, "error", "engine_error", "self-test", None),
+        (EngineState::Stopped, "stopping", "server_stopping", "shutting down", Some("5")),
+    ] {
+        let (app, _worker) = held(state, |_| {});
+        let (status, health) = get(&app, "/health").await;
+        assert_eq!((status, health["status"].as_str()), (200, Some(word)));
+        let response = send(&app, request("POST", "/v1/chat/completions", &[], hi().to_string())).await;
+        assert_eq!(header(&response, "retry-after"), retry, "{word}");
+        let (status, reply) = read(response).await;
+        assert_eq!((status, reply["error"]["code"].as_str()), (503, Some(code)));
+        assert!(reply["error"]["message"].as_str().unwrap().contains(message), "{reply}");
+    }
+}
+
+/// The window's own chat stalls the same engine, and no request of ours is running.
+#[tokio::test]
+async fn a_stall_of_a_generation_that_is_not_ours_shows() {
+    let (app, _worker) = held(EngineState::Generating { tokens_per_sec: 9.0 }, |snapshot| {
+        snapshot.requests = vec![dspark_protocol::ActiveRequest {
+            id: 1,
+            client: "chat".into(),
+            prompt_tokens: 5,
+            generated: 3,
+            waiting: false,
+        }];
+        snapshot.beat = std::time::Instant::now().checked_sub(Duration::from_secs(121)).unwrap();
+    });
+    let (status, health) = get(&app, "/health").await;
+    assert_eq!((status, &health["status"]), (503, &json!("stalled")));
+}
+
+#[tokio::test]
+async fn an_engine_that_went_away_is_a_503() {
+    let (engine, worker) = dspark_protocol::channel();
+    let snapshot = Snapshot {
+        state: EngineState::Ready,
+        model: common::engine(Script::saying("")).snapshot().model.clone(),
+        ..Snapshot::default()
+    };
+    worker.snapshot.send_replace(Arc::new(snapshot));
+    drop(worker);
+    let gone = dspark_serve::App::new(ServeConfig::default(), engine, std::net::Ipv4Addr::LOCALHOST.into());
+    let (status, reply) = chat(&gone, hi()).await;
+    assert_eq!((status, reply["error"]["code"].as_str()), (503, Some("engine_stopped")));
 }
