@@ -4,25 +4,36 @@
 //! installed?" and "must it be downloaded?". Long operations take a [`Job`] (progress and cancel) and are async;
 //! [`block_on`] runs them from a thread without a runtime.
 
+pub mod assets;
 mod disk;
+mod doctor;
 mod download;
 mod error;
+pub mod fit;
+mod folder;
 pub mod gguf;
 mod hub;
+mod installed;
 mod job;
 mod net;
 mod pip;
 mod places;
+pub mod registry;
+mod resolve;
 pub mod starter;
 mod tensors;
 mod zip;
 
 pub use disk::free_space;
+pub use doctor::{Facts, Place};
 pub use error::{HubError, Result};
+pub use folder::{Folder, FolderState, Kind};
 pub use hub::{Hub, block_on};
+pub use installed::{Installed, Removed};
 pub use job::{Job, Progress, Stage};
 pub use net::{Patience, RepoFile, RepoId, RepoInfo};
 pub use places::Places;
+pub use resolve::{Lookup, Remedy, Resolved, Source, is_mlx_loadable};
 pub use starter::{Starter, StarterSource};
 
 /// Bytes for people, decimal units: `98.4 MB`.

@@ -1,0 +1,449 @@
+//! Will it fit? The sum behind the verdict, so that both can be shown. Source: `spec/fit-and-roofline.md` §1–5.
+//!
+//! Bytes throughout; GB is 10⁹ and GiB 2³⁰.
+
+use serde::Serialize;
+use serde_json::Value;
+
+const GB: u64 = 1_000_000_000;
+const GIB: u64 = 1 << 30;
+/// Tokens of prompt per prefill step, which sets the size of the intermediate results.
+const PREFILL_CHUNK: u64 = 512;
+/// The context a typical kept prefix has, tokens.
+const TYPICAL: u64 = 8192;
+/// A context shorter than this is not worth loading a model for, tokens.
+const LEAST: u64 = 8192;
+
+/// Bits per weight including scales and biases. `affine` has a 16-bit scale and bias per group, `mxfp4` and `nvfp4` an
+/// 8-bit scale; 16 bits and more are stored plainly.
+pub fn effective_bits(bits: u32, group_size: u32, mode: &str) -> f64 {
+    let per_group = match mode {
+        _ if bits >= 16 => 0.0,
+        "affine" => 32.0,
+        _ => 8.0,
+    };
+    f64::from(bits) + per_group / f64::from(group_size.max(1))
+}
+
+/// What a model needs, from its config.json and the size of its weights.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Model {
+    pub weight_bytes: u64,
+    /// Resident bytes of its drafter, 0 without.
+    pub drafter_bytes: u64,
+    /// None where the config does not tell: the KV cache is then left out and the verdict says so.
+    pub kv_per_token: Option<u64>,
+    pub drafter_kv_per_token: u64,
+    /// Bytes of sliding-window layers per position, and their window.
+    pub window: Option<(u64, u64)>,
+    /// Bytes of recurrent state per sequence.
+    pub recurrent: u64,
+    pub intermediate: u64,
+    /// The window it was trained for, tokens.
+    pub max_context: Option<u64>,
+}
+
+impl Model {
+    /// Reads the dimensions from `config` (`text_config` first), with the KV cache at `kv_bits` (16, 8 or 4).
+    pub fn from_config(config: &Value, weight_bytes: u64, kv_bits: u32) -> Self {
+        let text = [&config["text_config"], config];
+        let uint = |key: &str| text.iter().find_map(|c| c[key].as_u64());
+        Self {
+            weight_bytes,
+            kv_per_token: kv_per_token(config, kv_bits),
+            window: text.iter().find_map(|c| window(c)),
+            recurrent: text.iter().map(|c| recurrent(c)).max().unwrap_or(0),
+            intermediate: uint("intermediate_size").unwrap_or(0),
+            max_context: uint("max_position_embeddings"),
+            ..Self::default()
+        }
+    }
+
+    /// Bytes of cache for `context` tokens of one conversation.
+    pub fn kv(&self, context: u64) -> u64 {
+        let windowed = self.window.map_or(0, |(bytes, window)| bytes * context.min(window));
+        context * (self.kv_per_token.unwrap_or(0) + self.drafter_kv_per_token) + windowed + self.recurrent
+    }
+}
+
+/// KV cache bytes per token of context of the layers whose cache grows; none where the config does not tell.
+pub fn kv_per_token(config: &Value, kv_bits: u32) -> Option<u64> {
+    [&config["text_config"], config].iter().find_map(|c| {
+        let uint = |key: &str| c[key].as_u64().filter(|n| *n > 0);
+        let (layers, heads) = (uint("num_hidden_layers")?, uint("num_attention_heads")?);
+        let element = if kv_bits >= 16 { 2.0 } else { (f64::from(kv_bits) + 0.5) / 8.0 };
+        // Latent attention keeps one compressed row per layer.
+        if let Some(rank) = uint("kv_lora_rank") {
+            return Some((rank + uint("qk_rope_head_dim").unwrap_or(0)) * 2 * layers);
+        }
+        let kv_heads = uint("num_key_value_heads").unwrap_or(heads);
+        let head_dim = uint("head_dim")
+            .or_else(|| uint("hidden_size").map(|h| h / heads))
+            .filter(|n| *n > 0)?;
+        let loops = c["loop_loss_weights"]
+            .as_array()
+            .filter(|list| !list.is_empty())
+            .map(|list| list.len() as u64 + 1);
+        let loops = loops.or_else(|| uint("num_loops")).unwrap_or(1);
+        Some((growing_layers(c, layers) as f64 * (loops * kv_heads * head_dim * 2) as f64 * element) as u64)
+    })
+}
+
+fn layer_types(config: &Value) -> Option<Vec<&str>> {
+    let list = config["layer_types"]
+        .as_array()
+        .or_else(|| config["layers_block_type"].as_array())?;
+    Some(list.iter().filter_map(Value::as_str).collect())
+}
+
+fn growing_layers(config: &Value, layers: u64) -> u64 {
+    if let Some(types) = layer_types(config) {
+        return types.iter().filter(|kind| matches!(**kind, "full_attention" | "attention")).count() as u64;
+    }
+    if let Some(pattern) = config["hybrid_override_pattern"].as_str() {
+        return pattern.matches('*').count() as u64;
+    }
+    layers / config["full_attention_interval"].as_u64().unwrap_or(1).max(1)
+}
+
+fn window(config: &Value) -> Option<(u64, u64)> {
+    let window = config["sliding_window"].as_u64().filter(|n| *n > 0)?;
+    let layers = layer_types(config)?.iter().filter(|kind| **kind == "sliding_attention").count() as u64;
+    let heads = config["num_attention_heads"].as_u64()?;
+    let kv_heads = config["num_key_value_heads"].as_u64().unwrap_or(heads);
+    let head_dim = config["head_dim"]
+        .as_u64()
+        .or_else(|| Some(config["hidden_size"].as_u64()? / heads.max(1)))?;
+    (layers > 0).then_some((layers * kv_heads * head_dim * 4, window))
+}
+
+/// Gated delta-net state: f32 matrices and the convolution's last inputs.
+fn recurrent(config: &Value) -> u64 {
+    let uint = |key: &str| config[key].as_u64().unwrap_or(0);
+    let (layers, values, keys) = (
+        uint("num_hidden_layers"),
+        uint("linear_num_value_heads"),
+        uint("linear_num_key_heads"),
+    );
+    if values == 0 {
+        return 0;
+    }
+    let linear = layers.saturating_sub(growing_layers(config, layers));
+    let (key_dim, value_dim) = (uint("linear_key_head_dim"), uint("linear_value_head_dim"));
+    let tail = uint("linear_conv_kernel_dim").saturating_sub(1) * (2 * keys * key_dim + values * value_dim) * 2;
+    linear * (values * key_dim * value_dim * 4 + tail)
+}
+
+/// The machine, as far as memory is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Machine {
+    pub ram: u64,
+    /// What the GPU may use of it (Metal's recommended working set) or its own memory; none on the CPU.
+    pub working_set: Option<u64>,
+    /// Free and reclaimable now.
+    pub available: Option<u64>,
+}
+
+impl Machine {
+    /// What a model may use: the working set, but never so much that the system starves.
+    pub fn budget(&self) -> u64 {
+        let reserve = (4 * GIB).max(self.ram / 8);
+        let left = self.ram.saturating_sub(reserve).max(self.ram / 2);
+        match self.working_set {
+            Some(set) => set.min(left),
+            // Apple's default limit, for a machine that cannot be asked.
+            None if cfg!(target_os = "macos") => left.min(if self.ram <= 36 * GIB { self.ram / 3 * 2 } else { self.ram / 4 * 3 }),
+            None => left,
+        }
+    }
+}
+
+/// One line of the sum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Item {
+    pub label: &'static str,
+    pub bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "verdict", rename_all = "snake_case")]
+pub enum Verdict {
+    FitsWell,
+    Fits,
+    /// Close other programs.
+    Tight,
+    /// With a context of at most so many tokens.
+    ShorterContext {
+        max: u64,
+    },
+    TooBig,
+}
+
+impl Verdict {
+    pub fn fits(self) -> bool {
+        self != Self::TooBig
+    }
+
+    pub fn label(self) -> String {
+        match self {
+            Self::FitsWell => "Fits well".into(),
+            Self::Fits => "Fits".into(),
+            Self::Tight => "Tight: close other apps".into(),
+            Self::ShorterContext { max } => format!("Fits with a shorter context (at most {max} tokens)"),
+            Self::TooBig => "Too big".into(),
+        }
+    }
+}
+
+/// The verdict and everything it was made from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fit {
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// At this context, tokens.
+    pub context: u64,
+    pub items: Vec<Item>,
+    pub peak: u64,
+    pub budget: u64,
+    /// The largest context that leaves a tenth of the budget free, in steps of 8192 tokens.
+    pub max_context: u64,
+    /// Whether it also fits beside what is open now; none where that is not known.
+    pub fits_now: Option<bool>,
+    /// The KV cache could not be computed and is not in the sum.
+    pub kv_unknown: bool,
+}
+
+/// Adds up what `model` needs at `context` tokens and compares it with `machine`.
+pub fn judge(model: &Model, machine: &Machine, context: u64) -> Fit {
+    let context = model.max_context.map_or(context, |max| context.min(max));
+    let items = |context: u64| {
+        let transient = (PREFILL_CHUNK * model.intermediate * 2 * 3).max(GB * 2 / 5) + GB * 3 / 10;
+        [
+            ("weights", model.weight_bytes),
+            ("drafter", model.drafter_bytes),
+            ("KV cache", model.kv(context)),
+            ("kept prefix", model.kv(context.min(TYPICAL))),
+            ("working space", transient),
+            ("application", GB / 4),
+        ]
+        .map(|(label, bytes)| Item { label, bytes })
+    };
+    let peak = |context| items(context).iter().map(|item| item.bytes).sum::<u64>();
+    let budget = machine.budget();
+    let (now, nine_tenths) = (peak(context), budget / 10 * 9);
+
+    let per_token = model.kv_per_token.unwrap_or(0) + model.drafter_kv_per_token;
+    let longest = if peak(0) > nine_tenths {
+        0
+    } else if per_token == 0 {
+        model.max_context.unwrap_or(context)
+    } else {
+        let fixed = peak(0) + model.kv(TYPICAL) - model.recurrent;
+        let steps = nine_tenths.saturating_sub(fixed) / per_token / LEAST;
+        (steps * LEAST).min(model.max_context.unwrap_or(u64::MAX))
+    };
+    let ratio = now as f64 / budget.max(1) as f64;
+    let verdict = if ratio <= 0.75 {
+        Verdict::FitsWell
+    } else if ratio <= 0.90 {
+        Verdict::Fits
+    } else if ratio <= 1.0 {
+        Verdict::Tight
+    } else if longest >= LEAST && peak(LEAST) <= nine_tenths {
+        Verdict::ShorterContext { max: longest }
+    } else {
+        Verdict::TooBig
+    };
+    Fit {
+        verdict,
+        context,
+        items: items(context).into_iter().filter(|item| item.bytes > 0).collect(),
+        peak: now,
+        budget,
+        max_context: longest,
+        fits_now: machine.available.map(|available| now <= available),
+        kv_unknown: model.kv_per_token.is_none(),
+    }
+}
+
+/// The context to load with, and what was asked for where it cannot be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Context {
+    pub tokens: u64,
+    pub reduced_from: Option<u64>,
+}
+
+/// A user's context is a cap, never a target; one that cannot be met is reduced and reported, never silently.
+pub fn choose_context(asked: Option<u64>, fits: u64, trained: u64) -> Context {
+    let most = fits.min(trained);
+    match asked {
+        Some(asked) if asked <= most => Context {
+            tokens: asked,
+            reduced_from: None,
+        },
+        Some(asked) => Context {
+            tokens: most,
+            reduced_from: Some(asked),
+        },
+        None => Context {
+            tokens: most,
+            reduced_from: None,
+        },
+    }
+}
+
+/// After a load: true need and a shorter context, where the full window would not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ContextWarning {
+    pub need: u64,
+    /// Tokens; none where no useful context is left.
+    pub suggest: Option<u64>,
+}
+
+/// Compares resident bytes plus a full window with nine tenths of the budget. Silent where anything is unknown.
+pub fn context_warning(kv_per_token: u64, window: u64, resident: u64, budget: u64) -> Option<ContextWarning> {
+    if [kv_per_token, window, resident, budget].contains(&0) {
+        return None;
+    }
+    let limit = (0.9 * budget as f64) as i64;
+    let need = resident.saturating_add(window.saturating_mul(kv_per_token));
+    if i64::try_from(need).is_ok_and(|need| need <= limit) {
+        return None;
+    }
+    let fit = (limit - resident as i64).div_euclid(kv_per_token as i64).div_euclid(LEAST as i64) * LEAST as i64;
+    Some(ContextWarning {
+        need,
+        suggest: u64::try_from(fit).ok().filter(|fit| *fit >= LEAST),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn gib(n: f64) -> u64 {
+        (n * GIB as f64) as u64
+    }
+
+    #[test]
+    fn bits_per_weight() {
+        let cases = [
+            (4, 64, "affine", 4.5),
+            (8, 64, "affine", 8.5),
+            (2, 64, "affine", 2.5),
+            (4, 32, "affine", 5.0),
+        ];
+        let more = [
+            (8, 128, "affine", 8.25),
+            (4, 32, "mxfp4", 4.25),
+            (4, 16, "nvfp4", 4.5),
+            (16, 64, "affine", 16.0),
+        ];
+        for (bits, group, mode, want) in cases.into_iter().chain(more) {
+            assert_eq!(effective_bits(bits, group, mode), want);
+        }
+        let bytes = |bits| (4096.0 * 4096.0 * effective_bits(bits, 64, "affine") / 8.0) as u64;
+        assert_eq!((bytes(4), bytes(8), bytes(16)), (9_437_184, 17_825_792, 33_554_432));
+    }
+
+    #[test]
+    fn kv_of_known_models() {
+        let dense =
+            |layers, kv, head| json!({"num_hidden_layers": layers, "num_attention_heads": 32, "num_key_value_heads": kv, "head_dim": head});
+        let hybrid = |layers, kv, head| json!({"text_config": {"num_hidden_layers": layers, "num_attention_heads": 24, "num_key_value_heads": kv, "head_dim": head, "full_attention_interval": 4}});
+        for (config, want) in [
+            (dense(36, 8, 128), [147_456, 78_336, 41_472]),
+            (dense(40, 8, 128), [163_840, 87_040, 46_080]),
+            (hybrid(64, 4, 256), [65_536, 34_816, 18_432]),
+            (dense(42, 2, 128), [43_008, 22_848, 12_096]),
+            (hybrid(40, 2, 256), [20_480, 10_880, 5_760]),
+        ] {
+            for (bits, want) in [16, 8, 4].into_iter().zip(want) {
+                assert_eq!(kv_per_token(&config, bits), Some(want));
+            }
+        }
+        assert_eq!(kv_per_token(&json!({"model_type": "x"}), 16), None);
+        let listed = json!({"num_hidden_layers": 4, "num_attention_heads": 4, "hidden_size": 64, "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"], "sliding_window": 512});
+        assert_eq!(kv_per_token(&listed, 16), Some(2 * 4 * 16 * 2 * 2));
+        let model = Model::from_config(&listed, 0, 16);
+        assert_eq!(model.kv(10_000), 10_000 * 512 + 512 * 2 * 4 * 16 * 4);
+        let lightning = json!({"num_hidden_layers": 8, "num_attention_heads": 4, "head_dim": 16, "hybrid_override_pattern": "M*E-M*ME"});
+        assert_eq!(kv_per_token(&lightning, 16), Some(2 * 4 * 16 * 4));
+    }
+
+    /// 131 072 tokens at the measured growth of a 27B hybrid with its drafter are about 11 GB.
+    #[test]
+    fn long_contexts_add_up() {
+        let model = Model {
+            kv_per_token: Some(65_536),
+            drafter_kv_per_token: 20_480,
+            ..Model::default()
+        };
+        assert_eq!(model.kv(131_072) / 10_000_000, 1127);
+        assert_eq!(model.kv(262_144) / 10_000_000, 2254);
+    }
+
+    /// mf-004
+    #[test]
+    fn weights_below_the_memory_are_not_enough() {
+        let model = Model {
+            weight_bytes: gib(34.17),
+            kv_per_token: Some(gib(1.0) / 8192),
+            ..Model::default()
+        };
+        let machine = Machine {
+            ram: gib(48.0),
+            working_set: Some(gib(36.0)),
+            available: None,
+        };
+        assert_eq!(judge(&model, &machine, 8192).verdict, Verdict::TooBig);
+    }
+
+    #[test]
+    fn verdicts_follow_the_ratio() {
+        let machine = Machine {
+            ram: gib(48.0),
+            working_set: Some(gib(36.0)),
+            available: Some(gib(10.0)),
+        };
+        let model = |weights: f64| Model {
+            weight_bytes: gib(weights),
+            kv_per_token: Some(65_536),
+            max_context: Some(262_144),
+            ..Model::default()
+        };
+        let verdict = |weights, context| judge(&model(weights), &machine, context).verdict;
+        assert_eq!(verdict(15.0, 32_768), Verdict::FitsWell);
+        assert_eq!(verdict(28.0, 32_768), Verdict::Fits);
+        assert_eq!(verdict(31.0, 32_768), Verdict::Tight);
+        assert!(matches!(verdict(29.0, 262_144), Verdict::ShorterContext { max } if max.is_multiple_of(8192) && max > 0));
+        assert_eq!(verdict(40.0, 8192), Verdict::TooBig);
+        let fit = judge(&model(15.0), &machine, 32_768);
+        assert_eq!(fit.items.iter().map(|item| item.bytes).sum::<u64>(), fit.peak);
+        assert_eq!(fit.fits_now, Some(false));
+        // What is said to fit does fit.
+        assert_ne!(judge(&model(15.0), &machine, fit.max_context).verdict, Verdict::TooBig);
+    }
+
+    #[test]
+    fn warnings_after_a_load() {
+        let warn = |kv, window, resident: f64, budget: f64| context_warning(kv, window, gib(resident), gib(budget));
+        let first = warn(65_536, 262_144, 29.0, 48.0).unwrap();
+        assert_eq!((first.need, first.suggest), (48_318_382_080, Some(229_376)));
+        assert_eq!(warn(65_536, 262_144, 18.0, 36.0).unwrap().suggest, Some(229_376));
+        assert_eq!(warn(65_536, 32_768, 18.0, 36.0), None);
+        assert_eq!(warn(147_456, 40_960, 8.7, 10.67).unwrap().suggest, None);
+        assert_eq!(warn(65_536, 262_144, 40.0, 36.0).unwrap().suggest, None);
+        assert_eq!(warn(0, 262_144, 40.0, 36.0), None);
+    }
+
+    /// mf-006, mf-007
+    #[test]
+    fn a_context_is_a_cap_and_never_silently_reduced() {
+        assert_eq!(choose_context(Some(32_768), 208_384, 262_144).tokens, 32_768);
+        let reduced = choose_context(Some(200_000), 152_576, 262_144);
+        assert_eq!((reduced.tokens, reduced.reduced_from), (152_576, Some(200_000)));
+        assert_eq!(choose_context(None, 300_000, 262_144).tokens, 262_144);
+    }
+}
