@@ -1,0 +1,168 @@
+//! OpenAI's own clients against the server. They are installed once, under `target/tmp/clients`, from the package
+//! registries; where that is impossible the test fails and says what is missing.
+
+use dspark_protocol::{
+    EngineError, Prompt,
+    double::{Script, start},
+};
+use dspark_serve::{ApiKey, ServeConfig, Server, ServerControl};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+const KEY: &str = "sk-test";
+
+/// One install at a time: tests run side by side.
+static INSTALL: Mutex<()> = Mutex::new(());
+
+fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("clients")
+}
+
+fn place() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients")
+}
+
+fn run(command: &mut Command, what: &str) -> Output {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{what}: `{}` does not start: {error}", command.get_program().to_string_lossy()));
+    assert!(
+        output.status.success(),
+        "{what} failed ({}):\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+/// Runs `install` unless the folder holds what `wanted` lists already.
+fn once(folder: &Path, wanted: &Path, install: impl FnOnce()) {
+    let _one = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let stamp = folder.join("installed");
+    let wanted = fs::read_to_string(wanted).unwrap();
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return;
+    }
+    fs::create_dir_all(folder).unwrap();
+    install();
+    fs::write(stamp, wanted).unwrap();
+}
+
+/// A Python with the `openai` package of `clients/requirements.txt`.
+fn python() -> PathBuf {
+    let folder = place().join("python");
+    let python = folder.join("bin/python");
+    let requirements = scripts().join("requirements.txt");
+    once(&folder, &requirements, || {
+        run(
+            Command::new("python3").args(["-m", "venv"]).arg(&folder),
+            "making a virtual environment (it needs Python 3 with venv: `apt-get install python3-venv`)",
+        );
+        run(
+            Command::new(&python)
+                .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"])
+                .arg(&requirements),
+            "installing the OpenAI Python client (it needs the package registry)",
+        );
+    });
+    python
+}
+
+/// A server on its own thread, on a free port, for as long as this lives.
+struct Running(ServerControl);
+
+impl Running {
+    fn new(config: ServeConfig, script: Script) -> Self {
+        let (send, control) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            runtime.block_on(async {
+                let server = Server::bind(ServeConfig { port: 0, ..config }, start(script)).await.unwrap();
+                send.send(server.control()).unwrap();
+                server.serve(std::future::pending()).await;
+            });
+        });
+        Self(control.recv().unwrap())
+    }
+
+    fn base_url(&self) -> String {
+        format!("{}/v1", self.0.url())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.shutdown();
+    }
+}
+
+/// Counts to a thousand, and fails when asked to.
+fn counting() -> Script {
+    let text: String = (1..=1000).map(|number| format!("n{number} ")).collect();
+    Script {
+        answer: Arc::new(move |request| {
+            let Prompt::Chat { messages, .. } = &request.prompt else {
+                return Err(EngineError::BadRequest("chat only".into()));
+            };
+            match messages.last().map(|last| last.content.as_str()) {
+                Some("FAIL") => Err(EngineError::Compute("scripted".into())),
+                Some("FAIL LATE") => {
+                    std::thread::sleep(Duration::from_millis(600));
+                    Err(EngineError::Compute("scripted".into()))
+                }
+                Some("FAIL LONG") => Err(EngineError::ContextOverflow { prompt: 9000, window: 8192 }),
+                _ => Ok(text.clone()),
+            }
+        }),
+        ..Script::saying("").at(400.0)
+    }
+}
+
+#[test]
+fn the_python_client_is_at_home() {
+    let python = python();
+    let config = ServeConfig {
+        api_key: ApiKey::new(KEY),
+        ..ServeConfig::default()
+    };
+    let server = Running::new(config, counting());
+    let output = run(
+        Command::new(python)
+            .arg(scripts().join("openai_client.py"))
+            .args(["--base-url", &server.base_url(), "--api-key", KEY, "--scripted"]),
+        "the OpenAI Python client",
+    );
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("15 checks passed"), "{said}");
+}
+
+/// Needs Node.js; a machine without it has nothing to check here, and says so.
+#[test]
+fn the_javascript_client_is_at_home() {
+    if Command::new("npm").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: Node.js is not installed, so OpenAI's JavaScript client was not run");
+        return;
+    }
+    let folder = place().join("javascript");
+    let manifest = scripts().join("package.json");
+    once(&folder, &manifest, || {
+        fs::copy(&manifest, folder.join("package.json")).unwrap();
+        run(
+            Command::new("npm").args(["install", "--silent", "--no-audit", "--no-fund"]).current_dir(&folder),
+            "installing the OpenAI JavaScript client (it needs the package registry)",
+        );
+    });
+    fs::copy(scripts().join("openai_client.mjs"), folder.join("openai_client.mjs")).unwrap();
+    let server = Running::new(ServeConfig::default(), counting());
+    let output = run(
+        Command::new("node").args(["openai_client.mjs", &server.base_url()]).current_dir(&folder),
+        "the OpenAI JavaScript client",
+    );
+    assert!(String::from_utf8_lossy(&output.stdout).contains("all checks passed"));
+}
