@@ -137,8 +137,9 @@ fn controls(ui: &mut Ui, state: &mut GalleryState) {
         ui.add(TextField::new(&mut state.port, "Port").error(Some(error)));
     });
     section(ui, "Slider", |ui| {
+        ui.spacing_mut().item_spacing.y = 0.0;
         ui.add(Slider::new(&mut state.slider, 0.0..=372.0, "Context window").step(1.0).width(372.0));
-        ui.add_space(4.0);
+        ui.add_space(5.0);
     });
     section(ui, "Chips", |ui| {
         let chips: [&[(&str, Tone, Option<Icon>)]; 2] = [

@@ -156,7 +156,7 @@ impl Widget for Button<'_> {
         } else {
             (30.0, 13.0, 7.0, Type::CONTROL, radius::CONTROL)
         };
-        let pad = if self.kind == Kind::Quiet { 9.0 } else { pad };
+        let pad = if self.kind == Kind::Quiet && !self.small { 9.0 } else { pad };
         let pad_right = if self.flush { 1.0 } else { pad };
         let (rest, hover, press, border, ink) = self.colors(theme, enabled);
 

@@ -229,6 +229,7 @@ impl ErrorCard<'_> {
                     ui.add(egui::Label::new(Type::NOTE.rich(self.cause, theme.t2)).wrap());
                     ui.add_space(10.0);
                     let mut open: bool = ui.data(|d| d.get_temp(id)).unwrap_or(false);
+                    ui.spacing_mut().interact_size.y = 26.0;
                     ui.horizontal(|ui| {
                         if !self.primary.is_empty() {
                             action.primary = ui.add(Button::primary(self.primary).small()).clicked();

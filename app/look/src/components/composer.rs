@@ -128,6 +128,7 @@ impl Composer<'_> {
             .id_salt(self.id.with("scroll"))
             .max_height(limit)
             .show(ui, |ui| {
+                ui.spacing_mut().interact_size.y = Type::PROSE.line;
                 let edit = TextEdit::multiline(self.text)
                     .id(self.id)
                     .frame(Frame::NONE)

@@ -220,6 +220,21 @@ pub fn append_run(job: &mut LayoutJob, theme: &Theme, text: &str, run: Run) {
     job.append(text, 0.0, format);
 }
 
+/// Append inline code: a chip of its own background, apart from its neighbours.
+pub fn append_inline_code(job: &mut LayoutJob, theme: &Theme, text: &str) {
+    let space = Type::PROSE.format(theme.t1);
+    job.append(" ", 0.0, space.clone());
+    let format = egui::text::TextFormat {
+        background: theme.raised,
+        expand_bg: 2.0,
+        ..Type::CODE.with_line(22.0).format(theme.t1)
+    };
+    job.append("\u{2009}", 0.0, format.clone());
+    job.append(text, 0.0, format.clone());
+    job.append("\u{2009}", 0.0, format);
+    job.append("\u{2009}", 0.0, space);
+}
+
 /// The streaming caret after the last row of a galley laid out at `origin`. Blinks never: it marks
 /// a place, and text moves it.
 pub fn stream_caret(ui: &Ui, origin: egui::Pos2, galley: &egui::Galley) {

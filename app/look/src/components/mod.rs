@@ -35,8 +35,8 @@ pub use header::{column, header};
 pub use memory::{MemoryPart, memory_bar, memory_legend};
 pub use menu::{MenuItem, context_menu, menu_above, menu_below, menu_frame, menu_separator};
 pub use message::{
-    BLOCK_GAP, REPLY_GAP, ReasoningHead, Run, TURN_GAP, Tile, actions_row, append_run, fold, reasoning, stream_caret, turn_tiles,
-    user_message,
+    BLOCK_GAP, REPLY_GAP, ReasoningHead, Run, TURN_GAP, Tile, actions_row, append_inline_code, append_run, fold, reasoning, stream_caret,
+    turn_tiles, user_message,
 };
 pub use modal::{Answer, confirm, modal};
 pub use palette::{PaletteKeys, PaletteRow, palette, palette_heading};

@@ -79,6 +79,7 @@ fn input(ui: &mut Ui, theme: &Theme, id: Id, query: &mut String, hint: &str) -> 
     let row = UiBuilder::new().max_rect(inner).layout(Layout::right_to_left(Align::Center));
     ui.scope_builder(row, |ui| {
         key(ui, "esc");
+        ui.spacing_mut().interact_size.y = Type::INPUT.line;
         let mut layout = super::field::layouter(Type::INPUT, theme.t1, false);
         let edit = TextEdit::singleline(query)
             .id(id.with("query"))

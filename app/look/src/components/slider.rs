@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use egui::{Color32, CornerRadius, EventFilter, Key, Modifiers, Rect, Response, Sense, Stroke, Ui, Widget, WidgetInfo, pos2, vec2};
+use egui::{Color32, CornerRadius, EventFilter, Key, Modifiers, Rect, Response, Sense, Ui, Widget, WidgetInfo, pos2, vec2};
 
 use crate::{Theme, Type, paint};
 
@@ -169,7 +169,9 @@ impl Slider<'_> {
             paint::text_at(painter, pos2(left, track.bottom() + 13.0), text, ink);
         }
         let center = pos2(knob_x, track.center().y);
-        painter.circle(center, 8.0, if enabled { theme.t1 } else { theme.tdis }, Stroke::new(2.0, surface));
+        // The ring in the surface colour cuts the track around the knob.
+        painter.circle_filled(center, 9.0, surface);
+        painter.circle_filled(center, 7.0, if enabled { theme.t1 } else { theme.tdis });
         if response.has_focus() && !response.dragged() {
             let knob = Rect::from_center_size(center, vec2(16.0, 16.0));
             paint::ring(ui, knob, CornerRadius::same(8));

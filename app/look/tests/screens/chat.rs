@@ -1,0 +1,157 @@
+//! `chat-dark`, `chat-light`, `chat-900x640-dark`.
+
+use dspark_look::{
+    Button, Composer, ComposerState, Density, Icon, IconButton, PillState, ReasoningHead, Run, SendKey, Theme, Tile, Type, append_run,
+    code_block, column, highlight, reasoning, stream_caret, turn_tiles, user_message,
+};
+use egui::{Rect, ScrollArea, Ui, UiBuilder, pos2, text::LayoutJob};
+
+use super::shell::Shell;
+
+#[derive(Default)]
+pub(crate) struct State {
+    open: bool,
+    wrap: bool,
+    text: String,
+}
+
+const CODE: &str = "pub fn max_disjoint(mut v: Vec<Span>) -> Vec<Span> {
+    v.sort_unstable_by_key(|s| s.end);
+    let mut last = 0;
+    v.retain(|s| {
+        let keep = s.start >= last;
+        if keep { last = s.end }   // half-open: touching is fine
+        keep
+    });
+    v
+}";
+
+pub(crate) fn screen(ui: &mut Ui, state: &mut State) {
+    let shell = Shell {
+        screen: 0,
+        title: "Interval scheduling in Rust",
+        chats: true,
+        chat_selected: true,
+        model: "Qwen3-8B-8bit",
+        foot: Shell::LOADED,
+    };
+    let pill = PillState::Generating { tokens_per_second: 66.2 };
+    let actions = |ui: &mut Ui| {
+        ui.add_space(6.0);
+        ui.add(IconButton::new(Icon::DotsThree, "More"));
+        ui.add(IconButton::new(Icon::MagnifyingGlass, "Find"));
+    };
+    shell.show(ui, &pill, |_| {}, actions, |ui| content(ui, state));
+}
+
+pub(crate) fn content(ui: &mut Ui, state: &mut State) {
+    let density = Density::of(ui.ctx());
+    let area = ui.max_rect();
+    let composer = Rect::from_min_max(pos2(area.left(), area.bottom() - 104.0), area.max);
+    let turns = Rect::from_min_max(area.min, pos2(area.right(), composer.top()));
+    ui.scope_builder(UiBuilder::new().max_rect(turns), |ui| {
+        ScrollArea::vertical().stick_to_bottom(true).auto_shrink(false).show(ui, |ui| {
+            column(ui, density.chat_column(), 44.0, |ui| turn(ui, state));
+        });
+    });
+    ui.scope_builder(UiBuilder::new().max_rect(composer), |ui| {
+        column(ui, density.chat_column(), 44.0, |ui| compose(ui, &mut state.text));
+    });
+}
+
+fn turn(ui: &mut Ui, state: &mut State) {
+    let theme = Theme::of(ui);
+    ui.spacing_mut().item_spacing.y = 0.0;
+    ui.add_space(20.0);
+    user_message(
+        ui,
+        "Pick the most meetings that don’t overlap from a list of spans. Rust, no crates, and tell me why greedy works.",
+    );
+    ui.add_space(18.0);
+    let head = ReasoningHead {
+        words: "Thought for",
+        value: "4.1 s",
+        note: "268 tokens",
+        busy: false,
+    };
+    reasoning(ui, &head, &mut state.open, |ui| {
+        ui.label(Type::BASE.rich("Earliest end first leaves the most room.", theme.t2));
+    });
+    ui.add_space(12.0);
+    let first = "Sort by end time, then walk once and keep every span that starts at or after the last kept end.";
+    ui.add(egui::Label::new(Type::PROSE.rich(first, theme.t1)).wrap());
+    ui.add_space(12.0);
+    code_block(ui, "code", "rust", highlight(theme, CODE, "rust"), &mut state.wrap);
+    ui.add_space(14.0);
+    prose(ui);
+    ui.add_space(14.0);
+    let tile = |label, value, unit| Tile {
+        label,
+        value,
+        unit,
+        definition: "",
+    };
+    let tiles = [
+        tile("First token", "0.42 s", ""),
+        tile("Prompt", "726", "512 cached"),
+        tile("Decode", "66.2", "tok/s"),
+        tile("Accept", "3.06", "per round"),
+        tile("Plain ceiling", "2.41×", ""),
+    ];
+    turn_tiles(ui, &tiles, true);
+    ui.add_space(10.0);
+}
+
+fn prose(ui: &mut Ui) {
+    let theme = Theme::of(ui);
+    let runs = [
+        ("The greedy choice", Run::Accepted),
+        (" is ", Run::Target),
+        ("safe by exchange: take any optimal", Run::Accepted),
+        (" schedule ", Run::Target),
+        ("and swap its first span for the", Run::Accepted),
+        (" ", Run::Target),
+        ("one", Run::Corrected),
+        (" ", Run::Target),
+        ("that ends earliest", Run::Lookup),
+        (". ", Run::Target),
+        ("It still fits, because it ends no later,", Run::Accepted),
+        (" and ", Run::Target),
+        ("the count is unchanged.", Run::Accepted),
+        (" Repeat ", Run::Target),
+        ("from there and the optimal schedule turns into", Run::Accepted),
+        (" ", Run::Target),
+        ("ours", Run::Corrected),
+        (" ", Run::Target),
+        ("without losing a meeting. Sorting costs", Run::Accepted),
+    ];
+    let mut job = LayoutJob::default();
+    for (text, run) in runs {
+        append_run(&mut job, theme, text, run);
+    }
+    dspark_look::append_inline_code(&mut job, theme, "O(n log n)");
+    append_run(&mut job, theme, "; the walk is linear and", Run::Accepted);
+    append_run(&mut job, theme, " in place, ", Run::Target);
+    append_run(&mut job, theme, "so no extra", Run::Accepted);
+    job.wrap.max_width = ui.available_width();
+    let galley = ui.fonts_mut(|f| f.layout_job(job));
+    let shown = ui.add(egui::Label::new(galley.clone()));
+    stream_caret(ui, shown.rect.min, &galley);
+}
+
+pub(crate) fn compose(ui: &mut Ui, text: &mut String) {
+    let composer = Composer {
+        text,
+        hint: "Reply to Qwen3-8B…",
+        note: "1,184 of 40,960",
+        state: ComposerState::Generating,
+        send_key: SendKey::Enter,
+        window_height: 800.0,
+        id: egui::Id::unique("composer"),
+    };
+    composer.show(ui, |ui| {
+        ui.add(IconButton::new(Icon::Paperclip, "Attach"));
+        ui.add(Button::quiet("Options").small().icon(Icon::SlidersHorizontal));
+        ui.add(Button::quiet("Think").small().icon(Icon::Brain).detail("medium").caret());
+    });
+}
