@@ -3,12 +3,19 @@
 pub mod cache;
 pub mod decoder;
 pub mod device;
+pub mod engine;
 pub mod families;
 pub mod load;
+pub mod machine;
+pub mod model;
+mod prefix;
 pub mod sample;
 pub mod selftest;
 pub mod target;
+mod telemetry;
+mod worker;
 
 pub use dspark_hub as hub;
 pub use dspark_protocol as protocol;
 pub use dspark_text as text;
+pub use engine::{EngineOptions, start};

@@ -1,0 +1,383 @@
+//! One generation: admit, prefill in chunks, decode in rounds, say how it ended.
+
+use super::{
+    Model, Options, Shop,
+    inbox::{active, waited},
+    outlet::{self, deliver, gone},
+    panic_text,
+    step::Sequence,
+    text::TextOut,
+};
+use crate::{
+    sample::{Place, Sampler},
+    telemetry::Rate,
+};
+use dspark_protocol::{
+    EngineError, EngineState, Event, FinishReason, GenerateCommand, Mode, Prompt, Request, Result, Summary, TextDelta, Timings, Usage,
+};
+use mlx_rs::{error::Exception, memory};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Instant,
+};
+
+/// Most alternatives that log-probabilities may list.
+const MOST_LOGPROBS: u8 = 20;
+
+/// Runs a request to its last event. Whatever goes wrong ends this request alone.
+pub(super) fn generate(command: &GenerateCommand, model: Option<&mut Model>, shop: &mut Shop, options: &Options) {
+    let started = Instant::now();
+    shop.board.active = Some(active(command, false));
+    let outcome = if gone(command) {
+        Err(EngineError::Cancelled)
+    } else {
+        match model {
+            None => Err(EngineError::NoModel),
+            Some(model) => catch_unwind(AssertUnwindSafe(|| {
+                admit(command, model, shop, options)?.run(command, model, shop, options)
+            }))
+            .unwrap_or_else(|panic| Err(EngineError::Compute(panic_text(&*panic)))),
+        }
+    };
+    let totals = &mut shop.board.now.totals;
+    let event = match outcome {
+        Ok(summary) => {
+            totals.cancelled += u64::from(summary.finish == FinishReason::Cancelled);
+            totals.prompt_tokens += summary.usage.prompt_tokens as u64;
+            totals.cached_tokens += summary.usage.cached_tokens as u64;
+            totals.completion_tokens += summary.usage.completion_tokens as u64;
+            totals.decode_seconds += summary.timings.decode;
+            if summary.usage.completion_tokens > 1 {
+                shop.board.now.last_decode_rate = Some(summary.timings.decode_rate(&summary.usage));
+            }
+            Event::Finished(Box::new(summary))
+        }
+        Err(error) => {
+            if error == EngineError::Cancelled {
+                totals.cancelled += 1;
+            } else {
+                totals.failed += 1;
+                tracing::warn!(request = command.id, %error, "generation failed");
+            }
+            Event::Failed(error)
+        }
+    };
+    shop.inbox.part(command, event);
+    shop.inbox.paced(started.elapsed());
+    shop.board.active = None;
+}
+
+/// A request that is known to be honourable.
+struct Admitted {
+    prompt: Vec<u32>,
+    sampler: Sampler,
+    text: TextOut,
+    /// Most tokens to generate: the request's bound, or what the window leaves.
+    budget: usize,
+    queue_seconds: f64,
+    warnings: Vec<String>,
+}
+
+fn admit(command: &GenerateCommand, model: &Model, shop: &mut Shop, options: &Options) -> Result<Admitted> {
+    let request = &command.request;
+    let queue_seconds = waited(command);
+    if let Some(n) = request.logprobs.filter(|n| *n > MOST_LOGPROBS) {
+        return Err(EngineError::BadRequest(format!(
+            "logprobs asks for {n} alternatives; at most {MOST_LOGPROBS} can be had"
+        )));
+    }
+    let vocab = model.loaded.target.vocab();
+    let (prompt, warnings) = match &request.prompt {
+        Prompt::Chat { messages, options } => {
+            let chat = model.loaded.tokenizer.chat_prompt(messages, options)?;
+            (chat.ids, chat.warnings)
+        }
+        Prompt::Text(text) => (model.loaded.tokenizer.encode_text(text)?, Vec::new()),
+        Prompt::Tokens(ids) => (ids.clone(), Vec::new()),
+    };
+    if prompt.is_empty() {
+        return Err(EngineError::BadRequest(
+            "the prompt is empty: send at least one token of text".into(),
+        ));
+    }
+    if let Some(id) = prompt.iter().find(|id| **id as usize >= vocab) {
+        return Err(EngineError::BadRequest(format!(
+            "the prompt holds token {id}, but the vocabulary ends at {}",
+            vocab - 1
+        )));
+    }
+    let window = model.info.context_window;
+    if prompt.len() >= window {
+        return Err(EngineError::ContextOverflow {
+            prompt: prompt.len(),
+            window,
+        });
+    }
+    let continuing = match &request.prompt {
+        Prompt::Chat { options, .. } => options.continue_final_message,
+        Prompt::Text(_) | Prompt::Tokens(_) => true,
+    };
+    if let Some(active) = &mut shop.board.active {
+        active.prompt_tokens = prompt.len();
+    }
+    Ok(Admitted {
+        sampler: Sampler::new(&request.sampling, &prompt, vocab, options.place.unwrap_or_else(Place::current))?,
+        text: TextOut::new(&model.loaded.tokenizer, continuing, &request.stop),
+        budget: request.max_tokens.min(window - prompt.len()),
+        prompt,
+        queue_seconds,
+        warnings,
+    })
+}
+
+/// Why decoding ended.
+enum End {
+    Eos,
+    Stop(String),
+    Length,
+    Gone,
+}
+
+/// What decoding leaves behind.
+#[derive(Default)]
+struct Decoded {
+    ids: Vec<u32>,
+    forwards: usize,
+    seconds: f64,
+}
+
+impl Admitted {
+    fn run(mut self, command: &GenerateCommand, model: &mut Model, shop: &mut Shop, options: &Options) -> Result<Summary> {
+        let request = &command.request;
+        let began = Instant::now();
+        let total = self.prompt.len();
+        let (cache, cached) = match model.prefix.acquire(&self.prompt) {
+            Some(reused) => (reused.cache, reused.tokens),
+            None => (model.loaded.target.new_cache(), 0),
+        };
+        let mut usage = Usage {
+            prompt_tokens: total,
+            cached_tokens: cached,
+            ..Usage::default()
+        };
+        shop.board.now.context_tokens = cached;
+        shop.board.enter(EngineState::Prefilling { processed: cached, total });
+        let hello = Event::Started {
+            prompt_tokens: total,
+            cached_tokens: cached,
+        };
+        let mut decoded = Decoded::default();
+        let mut sequence = Sequence::new(
+            &*model.loaded.target,
+            cache,
+            self.prompt[..cached].to_vec(),
+            request.logprobs.is_some(),
+        );
+        let mut end = match deliver(command, hello, &mut shop.inbox, &mut shop.board) {
+            Ok(()) => self.prefill(command, &mut sequence, shop, options.chunk())?,
+            Err(outlet::Gone) => Some(End::Gone),
+        };
+        let mut timings = Timings {
+            queue: self.queue_seconds,
+            prefill: began.elapsed().as_secs_f64(),
+            ..Timings::default()
+        };
+        timings.ttft = timings.prefill;
+        if end.is_none() {
+            end = Some(self.decode(command, &mut sequence, &mut decoded, &mut timings, began, model, shop)?);
+        }
+        let finish = self.ending(end.unwrap_or(End::Length), command, shop);
+        timings.decode = decoded.seconds;
+        usage.completion_tokens = decoded.ids.len();
+
+        let Sequence { cache, fed, .. } = sequence;
+        shop.board.now.context_tokens = fed.len();
+        if let Err(error) = model.prefix.store(fed, cache) {
+            tracing::warn!(request = command.id, %error, "the cache of a finished generation could not be kept");
+        }
+        let (effective_mode, mode_reason) = effective_mode(request, model);
+        Ok(Summary {
+            finish,
+            usage,
+            timings,
+            mode: request.mode,
+            effective_mode,
+            mode_reason,
+            accept_len: 1.0,
+            target_forwards: decoded.forwards,
+            seed: self.sampler.seed(),
+            warnings: self.warnings,
+            token_ids: if request.return_token_ids { decoded.ids } else { Vec::new() },
+        })
+    }
+
+    /// Feeds all but the last chunk, or everything when nothing is to be generated. An end, if it comes to one here.
+    fn prefill(&self, command: &GenerateCommand, sequence: &mut Sequence<'_>, shop: &mut Shop, chunk: usize) -> Result<Option<End>> {
+        let total = self.prompt.len();
+        loop {
+            shop.inbox.drain(&mut shop.board);
+            if gone(command) || shop.inbox.stopped() {
+                return Ok(Some(End::Gone));
+            }
+            let done = sequence.fed.len();
+            let last = total - done <= chunk;
+            if last && self.budget > 0 {
+                return Ok(None);
+            }
+            sequence.prefill(&self.prompt[done..total.min(done + chunk)]).map_err(compute)?;
+            let processed = sequence.fed.len();
+            shop.board.now.context_tokens = processed;
+            shop.board.progress(EngineState::Prefilling { processed, total });
+            if deliver(command, Event::Prefill { processed, total }, &mut shop.inbox, &mut shop.board).is_err() {
+                return Ok(Some(End::Gone));
+            }
+            if last {
+                return Ok(Some(End::Length));
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn decode(
+        &mut self,
+        command: &GenerateCommand,
+        sequence: &mut Sequence<'_>,
+        decoded: &mut Decoded,
+        timings: &mut Timings,
+        began: Instant,
+        model: &Model,
+        shop: &mut Shop,
+    ) -> Result<End> {
+        let request = &command.request;
+        let total = self.prompt.len();
+        let done = sequence.fed.len();
+        let mut drawn = sequence.first(&self.prompt[done..], &self.sampler).map_err(compute)?;
+        // The first token settles here, so that prefill and decode times are each their own.
+        let mut id = drawn.read().map_err(compute)?;
+        let first = Instant::now();
+        timings.prefill = first.duration_since(began).as_secs_f64();
+        timings.ttft = timings.prefill;
+        if deliver(
+            command,
+            Event::Prefill { processed: total, total },
+            &mut shop.inbox,
+            &mut shop.board,
+        )
+        .is_err()
+        {
+            return Ok(End::Gone);
+        }
+        let pipelined = !self.sampler.sequential();
+        let mut rate = Rate::default();
+        let mut round = first;
+        // The step that feeds `id`; scheduled before `id` is read, but for the first token.
+        let mut ahead = None;
+        loop {
+            if !request.ignore_eos && model.loaded.eos.contains(&id) {
+                return Ok(End::Eos);
+            }
+            let last = decoded.ids.len() + 1 >= self.budget;
+            if pipelined && !last && ahead.is_none() {
+                ahead = Some(sequence.step(&drawn, &self.sampler).map_err(compute)?);
+                sequence.was_fed(id);
+            }
+            let logprobs = match request.logprobs {
+                Some(top) => drawn.logprobs(id, usize::from(top)).map_err(compute)?,
+                None => None,
+            };
+            decoded.ids.push(id);
+            decoded.seconds = round.duration_since(first).as_secs_f64();
+            rate.token(round);
+            let (delta, stop) = self.text.push(id, logprobs);
+            if let Some(active) = &mut shop.board.active {
+                active.generated = decoded.ids.len();
+            }
+            shop.board.now.context_tokens = sequence.fed.len();
+            shop.board.progress(EngineState::Generating {
+                tokens_per_sec: rate.per_second(),
+            });
+            shop.inbox.drain(&mut shop.board);
+            let delivered = deliver(command, Event::Delta(delta), &mut shop.inbox, &mut shop.board);
+            if let Some(stop) = stop {
+                return Ok(End::Stop(stop));
+            }
+            if last {
+                return Ok(End::Length);
+            }
+            if delivered.is_err() || gone(command) || shop.inbox.stopped() {
+                return Ok(End::Gone);
+            }
+            self.sampler.observe(id);
+            drawn = match ahead.take() {
+                Some(next) => next,
+                None => {
+                    let next = sequence.step(&drawn, &self.sampler).map_err(compute)?;
+                    sequence.was_fed(id);
+                    next
+                }
+            };
+            if pipelined && decoded.ids.len() + 1 < self.budget {
+                ahead = Some(sequence.step(&drawn, &self.sampler).map_err(compute)?);
+            }
+            id = drawn.read().map_err(compute)?;
+            if ahead.is_some() {
+                sequence.was_fed(id);
+            }
+            decoded.forwards += 1;
+            let now = Instant::now();
+            shop.board.plain_round(command.id, now.duration_since(round));
+            round = now;
+        }
+    }
+
+    /// Lets out what was held back, and names the end.
+    fn ending(&mut self, end: End, command: &GenerateCommand, shop: &mut Shop) -> FinishReason {
+        let finish = match end {
+            End::Stop(matched) => return FinishReason::Stop { matched: Some(matched) },
+            End::Eos => FinishReason::Stop { matched: None },
+            End::Length => FinishReason::Length,
+            End::Gone => FinishReason::Cancelled,
+        };
+        let (text, matched) = self.text.finish();
+        if !text.is_empty() {
+            let tail = Event::Delta(TextDelta { text, tokens: Vec::new() });
+            let _ = deliver(command, tail, &mut shop.inbox, &mut shop.board);
+        }
+        match matched {
+            Some(_) => FinishReason::Stop { matched },
+            None => finish,
+        }
+    }
+}
+
+/// Plain decoding is what runs; why, where something else was asked for.
+fn effective_mode(request: &Request, model: &Model) -> (Mode, Option<String>) {
+    let reason = match request.mode {
+        Mode::Baseline => None,
+        Mode::Auto => Some(match &model.drafter {
+            None => "no drafter is loaded with this model".to_owned(),
+            Some(drafter) => format!("speculation is not available yet, so the drafter `{drafter}` is not used"),
+        }),
+        other => Some(format!(
+            "`{}` is not available yet; plain decoding gives the same text",
+            name(other)
+        )),
+    };
+    (Mode::Baseline, reason)
+}
+
+fn name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Auto => "auto",
+        Mode::Baseline => "baseline",
+        Mode::Lookup => "lookup",
+        Mode::Dspark => "dspark",
+        Mode::Dflash => "dflash",
+    }
+}
+
+/// An error of MLX, with its buffers given back: memory is the likely cause.
+fn compute(error: Exception) -> EngineError {
+    let _ = memory::clear_cache();
+    EngineError::Compute(error.what().to_owned())
+}

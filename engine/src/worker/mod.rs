@@ -1,0 +1,178 @@
+//! The one thread that owns every MLX array, model and cache: admit → prefill chunk → round → publish. It never
+//! blocks on I/O but while it loads; commands are taken in between chunks, rounds and tensors.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `inbox` | the queue: bounds, positions, cancellation of what waits |
+//! | `outlet` | a generation's events, back-pressure |
+//! | `generate` | one generation from admission to its summary |
+//! | `step` | the device's side of it |
+//! | `text` | ids to text deltas |
+//! | `load` | loading beside the old model, unloading |
+
+mod generate;
+mod inbox;
+mod load;
+mod outlet;
+mod step;
+mod text;
+
+use crate::{
+    device::Device,
+    engine::EngineOptions,
+    machine::{LOOK_EVERY, Pressure, PressureWatch},
+    model::{Loaded, ModelLoader},
+    prefix::PrefixStore,
+    sample::Place,
+    telemetry::Board,
+};
+use arc_swap::ArcSwapOption;
+use dspark_protocol::{EngineState, ModelInfo, PromptCodec, Snapshot, Worker};
+use inbox::{Inbox, Job};
+use mlx_rs::memory;
+use std::{any::Any, sync::Arc};
+
+/// Prompt tokens computed between two looks at the commands. Attention on a GPU wants them long; a CPU takes seconds
+/// for a thousand, which is how long a cancel would wait.
+const CHUNK_DEVICE: usize = 2048;
+const CHUNK_HOST: usize = 512;
+
+/// The loaded model and what has been computed with it.
+struct Model {
+    loaded: Loaded,
+    info: Arc<ModelInfo>,
+    /// What was asked for along with it.
+    drafter: Option<String>,
+    prefix: PrefixStore,
+}
+
+/// What every job needs beside the model.
+struct Shop {
+    inbox: Inbox,
+    board: Board,
+}
+
+/// The parts of [`EngineOptions`] that the loop looks at.
+pub(crate) struct Options {
+    prefix_slots: usize,
+    prefill_chunk: Option<usize>,
+    place: Option<Place>,
+}
+
+impl Options {
+    fn chunk(&self) -> usize {
+        self.prefill_chunk
+            .unwrap_or_else(|| match Place::current() {
+                Place::Host => CHUNK_HOST,
+                Place::Device => CHUNK_DEVICE,
+            })
+            .max(1)
+    }
+}
+
+pub(crate) struct Engine {
+    shop: Shop,
+    model: Option<Model>,
+    codec: Arc<ArcSwapOption<Box<dyn PromptCodec>>>,
+    loader: Box<dyn ModelLoader>,
+    options: Options,
+    pressure: PressureWatch,
+}
+
+impl Engine {
+    /// # Errors
+    /// When the thread's clockwork cannot be set up.
+    pub(crate) fn new(worker: Worker, options: EngineOptions, device: Device, now: Snapshot) -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let now = Snapshot {
+            queue_limit: options.queue_limit,
+            ..now
+        };
+        Ok(Self {
+            shop: Shop {
+                inbox: Inbox::new(worker.commands, options.queue_limit, runtime),
+                board: Board::new(worker.snapshot, worker.rounds, now, device),
+            },
+            model: None,
+            codec: worker.codec,
+            loader: options.loader,
+            options: Options {
+                prefix_slots: options.prefix_slots,
+                prefill_chunk: options.prefill_chunk,
+                place: options.place,
+            },
+            pressure: PressureWatch::default(),
+        })
+    }
+
+    /// Works until told to stop or no handle is left.
+    pub(crate) fn run(&mut self) {
+        self.rest();
+        loop {
+            let patience = self.patience();
+            let Some(job) = self.shop.inbox.next(&mut self.shop.board, patience) else {
+                if self.shop.inbox.stopped() {
+                    break;
+                }
+                self.relieve_pressure();
+                continue;
+            };
+            match job {
+                Job::Generate(command) => {
+                    generate::generate(&command, self.model.as_mut(), &mut self.shop, &self.options);
+                    self.relieve_pressure();
+                }
+                Job::Load(command) => self.load(&command),
+                Job::Unload(done) => {
+                    self.unload();
+                    self.rest();
+                    let _ = done.send(Ok(()));
+                }
+            }
+            self.rest();
+        }
+        self.unload();
+        self.shop.inbox.refuse_all(&mut self.shop.board);
+        self.shop.board.enter(EngineState::Stopped);
+    }
+
+    /// The state between jobs.
+    fn rest(&mut self) {
+        let state = if self.model.is_some() {
+            EngineState::Ready
+        } else {
+            EngineState::NoModel
+        };
+        self.shop.board.now.context_tokens = self.model.as_ref().map_or(0, |model| model.prefix.tokens());
+        self.shop.board.enter(state);
+    }
+
+    /// While nothing is held that could be given back, there is no reason to wake up.
+    fn patience(&self) -> Option<std::time::Duration> {
+        self.model
+            .as_ref()
+            .is_some_and(|model| !model.prefix.is_empty())
+            .then_some(LOOK_EVERY)
+    }
+
+    /// Gives memory back when the machine runs short: MLX's spare buffers first, then the kept prefixes.
+    /// Source: `spec/caching-batching.md` §2.
+    fn relieve_pressure(&mut self) {
+        let Some(level) = self.pressure.look() else { return };
+        if level == Pressure::Critical
+            && let Some(model) = &mut self.model
+            && model.prefix.clear()
+        {
+            tracing::warn!("memory is critically short: the prompt caches were dropped");
+        }
+        let _ = memory::clear_cache();
+    }
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("a defect without a message")
+        .to_owned()
+}

@@ -1,0 +1,901 @@
+//! The engine thread on a toy model: every promise of the door, one test each.
+#![allow(clippy::unwrap_used)]
+
+mod toy;
+
+use dspark_engine::{
+    engine::start,
+    protocol::{
+        EngineError, EngineState, Event, FinishReason, LoadEvent, Message, Mode, Prompt, Request, Sampling, Source, TemplateOptions,
+    },
+    sample::Place,
+};
+use std::{
+    sync::atomic::Ordering::SeqCst,
+    time::{Duration, Instant},
+};
+use toy::{VOCAB, bench, bench_with, load, options, prompt, read, request, request_load, sampled};
+
+#[test]
+fn a_generation_has_exactly_max_tokens_and_says_so() {
+    let bench = bench();
+    for n in [1, 2, 3, 17] {
+        let answer = bench.ask(request(prompt("hello, world: this is a prompt"), n));
+        assert_eq!(answer.ids().len(), n);
+        assert_eq!(answer.tokens.len(), n);
+        assert_eq!(answer.summary().finish, FinishReason::Length);
+        assert_eq!(answer.summary().usage.completion_tokens, n);
+        assert_eq!(answer.summary().target_forwards, n - 1);
+        assert_eq!(answer.tokens.iter().map(|token| token.id).collect::<Vec<_>>(), answer.ids());
+        assert!(
+            answer
+                .tokens
+                .iter()
+                .all(|token| token.source == Source::Target && token.logprob.is_none())
+        );
+    }
+}
+
+#[test]
+fn max_tokens_of_zero_only_prefills_and_keeps_the_prompt() {
+    let bench = bench();
+    let ids = prompt(&"x".repeat(100));
+    let answer = bench.ask(request(ids.clone(), 0));
+    assert_eq!((answer.ids().len(), &answer.summary().finish), (0, &FinishReason::Length));
+    assert_eq!(answer.prefill.last(), Some(&(100, 100)));
+    let answer = bench.ask(request(ids, 2));
+    assert_eq!(answer.started, Some((100, 99)));
+}
+
+#[test]
+fn long_prompts_are_prefilled_in_chunks_with_progress() {
+    let bench = bench();
+    let answer = bench.ask(request(prompt(&"y".repeat(100)), 1));
+    assert_eq!(answer.prefill, [(32, 100), (64, 100), (96, 100), (100, 100)]);
+    assert_eq!(answer.started, Some((100, 0)));
+}
+
+#[test]
+fn chunks_do_not_change_the_text() {
+    let text: Vec<u32> = (0..150).map(|i| (i * 37 + 11) % 256).collect();
+    let expected = bench_with(|options| options.prefill_chunk = Some(4096)).ask(request(text.clone(), 24));
+    for chunk in [1, 7, 149, 150, 151] {
+        let answer = bench_with(|options| options.prefill_chunk = Some(chunk)).ask(request(text.clone(), 24));
+        assert_eq!(answer.ids(), expected.ids(), "chunk {chunk}");
+    }
+}
+
+#[test]
+fn the_end_token_ends_the_text_without_being_in_it() {
+    let bench = bench();
+    bench.switches.say(10, "abc");
+    let answer = bench.ask(Request {
+        ignore_eos: false,
+        ..request(prompt("0123456789"), 50)
+    });
+    assert_eq!(answer.text, "abc");
+    assert_eq!(answer.ids(), [97, 98, 99]);
+    assert_eq!(answer.summary().finish, FinishReason::Stop { matched: None });
+    assert_eq!(answer.summary().usage.completion_tokens, 3);
+
+    // Benchmarks may go on past it.
+    let answer = bench.ask(request(prompt("0123456789"), 6));
+    assert_eq!(answer.ids(), [97, 98, 99, 256, 256, 256]);
+    assert_eq!(answer.text, "abc");
+}
+
+#[test]
+fn a_stop_string_ends_the_text_before_it_at_every_cut() {
+    let bench = bench();
+    let text = "one two STOP three";
+    for offset in 0..6 {
+        // The prompt's length moves the text against the tokens; every byte is a token here, so a stop string always
+        // spans several.
+        let ids = prompt(&"p".repeat(10 + offset));
+        bench.switches.say(ids.len(), text);
+        for (stop, expected) in [
+            ("STOP", "one two "),
+            ("o", ""),
+            ("ee", "one two STOP thr"),
+            ("two STOP three", "one "),
+            ("wo S", "one t"),
+        ] {
+            let answer = bench.ask(Request {
+                stop: vec![String::new(), "never".into(), stop.into()],
+                ..request(ids.clone(), 100)
+            });
+            assert_eq!(answer.text, expected, "stop {stop:?}");
+            assert_eq!(
+                answer.summary().finish,
+                FinishReason::Stop {
+                    matched: Some(stop.into())
+                }
+            );
+            let end = text.find(stop).unwrap() + stop.len();
+            assert_eq!(answer.ids().len(), end, "tokens up to the stop string's end");
+        }
+    }
+}
+
+#[test]
+fn held_back_text_comes_out_when_the_stop_string_does_not() {
+    let bench = bench();
+    bench.switches.say(5, "ab STO");
+    let stopped = |max_tokens, ignore_eos| {
+        bench.ask(Request {
+            stop: vec!["STOP".into()],
+            ignore_eos,
+            ..request(prompt("12345"), max_tokens)
+        })
+    };
+    let answer = stopped(100, false);
+    assert_eq!(
+        (answer.text.as_str(), &answer.summary().finish),
+        ("ab STO", &FinishReason::Stop { matched: None })
+    );
+    assert_eq!(answer.deltas.last().map(String::as_str), Some("STO"));
+    let answer = stopped(5, true);
+    assert_eq!((answer.text.as_str(), &answer.summary().finish), ("ab ST", &FinishReason::Length));
+}
+
+#[test]
+fn characters_of_several_tokens_arrive_whole() {
+    let bench = bench();
+    bench.switches.say(5, "Hi 你好 😊!");
+    let answer = bench.ask(Request {
+        ignore_eos: false,
+        ..request(prompt("12345"), 100)
+    });
+    assert_eq!(answer.text, "Hi 你好 😊!");
+    assert!(!answer.deltas.iter().any(|delta| delta.contains('\u{fffd}')));
+    assert_eq!(answer.tokens[3].bytes, [0xE4], "tokens report their own bytes");
+}
+
+#[test]
+fn dropping_the_reader_ends_the_generation_within_a_round() {
+    let bench = bench();
+    bench.switches.delay_us.store(5_000, SeqCst);
+    let mut generation = bench.engine.submit(request(prompt("abc"), 4000)).unwrap();
+    while !matches!(generation.next_blocking(), Some(Event::Delta(_))) {}
+    drop(generation);
+    let before = bench.switches.forwards.load(SeqCst);
+    bench.until("rest", |now| now.state == EngineState::Ready);
+    // One round is in flight, one is scheduled ahead.
+    let after = bench.switches.forwards.load(SeqCst);
+    assert!(after - before <= 3, "{} more forwards", after - before);
+    let totals = bench.engine.snapshot().totals;
+    assert_eq!((totals.requests, totals.cancelled, totals.failed), (1, 1, 0));
+}
+
+#[test]
+fn cancelling_ends_with_a_summary_of_what_was_there() {
+    let bench = bench();
+    bench.switches.delay_us.store(2_000, SeqCst);
+    let mut generation = bench.engine.submit(request(prompt("abc"), 4000)).unwrap();
+    while !matches!(generation.next_blocking(), Some(Event::Delta(_))) {}
+    assert!(bench.engine.cancel(generation.id));
+    let answer = read_rest(generation);
+    let summary = answer.unwrap();
+    assert_eq!(summary.finish, FinishReason::Cancelled);
+    assert!(summary.usage.completion_tokens < 200);
+    assert_eq!(summary.token_ids.len(), summary.usage.completion_tokens);
+}
+
+fn read_rest(mut generation: dspark_engine::protocol::Generation) -> Result<dspark_engine::protocol::Summary, EngineError> {
+    loop {
+        match generation.next_blocking().expect("a last event") {
+            Event::Finished(summary) => return Ok(*summary),
+            Event::Failed(error) => return Err(error),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_cancel_during_prefill_is_honoured_between_chunks_and_keeps_what_was_computed() {
+    let bench = bench();
+    bench.switches.delay_us.store(20_000, SeqCst);
+    let ids = prompt(&"z".repeat(2000));
+    let mut generation = bench.engine.submit(request(ids.clone(), 10)).unwrap();
+    while !matches!(generation.next_blocking(), Some(Event::Prefill { .. })) {}
+    generation.cancel();
+    assert_eq!(read_rest(generation).unwrap().finish, FinishReason::Cancelled);
+    let done = bench.switches.forwards.load(SeqCst);
+    assert!(done < 10, "{done} chunks of 63");
+    bench.switches.delay_us.store(0, SeqCst);
+    let warm = bench.ask(request(ids.clone(), 10));
+    let (total, cached) = warm.started.unwrap();
+    assert_eq!(total, 2000);
+    assert!(cached >= 32 && cached % 32 == 0, "{cached}");
+    assert_eq!(warm.ids(), toy::bench().ask(request(ids, 10)).ids());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_text_whatever_else_runs() {
+    let ids = prompt("seeded");
+    for place in [Place::Host, Place::Device] {
+        let bench = bench_with(|options| options.place = Some(place));
+        let alone = bench.ask(sampled(ids.clone(), 48, Some(1)));
+        assert_eq!(alone.summary().seed, 1);
+        // The same seed again, with other requests before, between and after it.
+        let others: Vec<_> = (0..4)
+            .map(|i| bench.engine.submit(sampled(prompt("other"), 30 + i, Some(9))).unwrap())
+            .collect();
+        let again = bench.engine.submit(sampled(ids.clone(), 48, Some(1))).unwrap();
+        let more = bench.engine.submit(sampled(prompt("more"), 20, None)).unwrap();
+        assert_eq!(read(again).ids(), alone.ids());
+        let reference = read(bench.engine.submit(sampled(prompt("other"), 33, Some(9))).unwrap());
+        for (i, other) in others.into_iter().enumerate() {
+            assert_eq!(read(other).ids(), &reference.ids()[..30 + i]);
+        }
+        read(more);
+
+        assert_ne!(bench.ask(sampled(ids.clone(), 48, Some(2))).ids(), alone.ids());
+        let (a, b) = (bench.ask(sampled(ids.clone(), 48, None)), bench.ask(sampled(ids.clone(), 48, None)));
+        assert_ne!(a.ids(), b.ids());
+        assert_eq!(
+            bench.ask(sampled(ids.clone(), 48, Some(a.summary().seed))).ids(),
+            a.ids(),
+            "the drawn seed is reported"
+        );
+    }
+}
+
+/// Log-probabilities, penalties of no effect, and the loop they choose do not move the draws.
+#[test]
+fn the_text_does_not_depend_on_which_loop_decodes_it() {
+    let bench = bench();
+    let pipelined = bench.ask(sampled(prompt("abc"), 40, Some(5)));
+    let with_logprobs = bench.ask(Request {
+        logprobs: Some(3),
+        ..sampled(prompt("abc"), 40, Some(5))
+    });
+    assert_eq!(with_logprobs.ids(), pipelined.ids());
+    let mut sequential = sampled(prompt("abc"), 40, Some(5));
+    sequential.sampling.presence_penalty = 1e-30;
+    assert_eq!(bench.ask(sequential).ids(), pipelined.ids());
+}
+
+#[test]
+fn penalties_follow_a_plain_reference() {
+    let bench = bench();
+    let ids = prompt("penalised prompt");
+    let sampling = Sampling {
+        repetition_penalty: 1.3,
+        presence_penalty: 0.4,
+        frequency_penalty: 0.7,
+        logit_bias: [(101, 1.5), (32, -2.0)].into(),
+        ..Sampling::default()
+    };
+    let penalised = bench.ask(Request {
+        sampling: sampling.clone(),
+        ..request(ids.clone(), 60)
+    });
+    assert_ne!(penalised.ids(), bench.ask(request(ids.clone(), 60)).ids());
+
+    // Greedy by hand: raw log-probabilities of every token at each position come from runs of one token with all of
+    // the alternatives reachable through a bias; simpler and exact, the toy's own logits one step at a time.
+    let mut fed = ids.clone();
+    let mut counts = vec![0_u32; VOCAB];
+    for &expected in penalised.ids() {
+        let logits = bench.raw_logits(&fed);
+        let best = (0..VOCAB as u32)
+            .map(|id| {
+                let mut value = logits[id as usize];
+                if ids.contains(&id) || counts[id as usize] > 0 {
+                    value = if value > 0.0 { value / 1.3 } else { value * 1.3 };
+                }
+                if counts[id as usize] > 0 {
+                    value -= 0.4 + 0.7 * counts[id as usize] as f32;
+                }
+                (value + sampling.logit_bias.get(&id).unwrap_or(&0.0), id)
+            })
+            .fold((f32::NEG_INFINITY, 0), |best, next| if next.0 > best.0 { next } else { best });
+        assert_eq!(best.1, expected);
+        counts[expected as usize] += 1;
+        fed.push(expected);
+    }
+}
+
+#[test]
+fn logprobs_report_the_raw_row_for_chosen_and_best() {
+    let bench = bench();
+    let ids = prompt("logs");
+    let answer = bench.ask(Request {
+        logprobs: Some(4),
+        sampling: Sampling {
+            temperature: 2.0,
+            seed: Some(3),
+            logit_bias: [(7, 50.0)].into(),
+            ..Sampling::default()
+        },
+        ..request(ids.clone(), 12)
+    });
+    let mut fed = ids;
+    for token in &answer.tokens {
+        let logits = bench.raw_logits(&fed);
+        let norm = logits.iter().map(|l| f64::from(*l).exp()).sum::<f64>().ln();
+        let expect = f64::from(logits[token.id as usize]) - norm;
+        assert!((f64::from(token.logprob.unwrap()) - expect).abs() < 1e-4);
+        let mut order: Vec<u32> = (0..VOCAB as u32).collect();
+        order.sort_by(|a, b| logits[*b as usize].total_cmp(&logits[*a as usize]));
+        assert_eq!(token.top.iter().map(|top| top.id).collect::<Vec<_>>(), order[..4]);
+        fed.push(token.id);
+    }
+}
+
+#[test]
+fn a_later_turn_reuses_the_earlier_and_answers_as_a_cold_run() {
+    let chat = |messages: Vec<Message>, n| Request {
+        prompt: Prompt::Chat {
+            messages,
+            options: TemplateOptions::default(),
+        },
+        ..request(Vec::new(), n)
+    };
+    let warm = bench();
+    let first = Message::user("What is the capital of France, please?");
+    let answer = warm.ask(chat(vec![first.clone()], 20));
+    assert_eq!(answer.summary().usage.cached_tokens, 0);
+    let turns = vec![first, Message::assistant(answer.text.clone()), Message::user("And of Italy?")];
+    let rows = warm.switches.rows.load(SeqCst);
+    let second = warm.ask(chat(turns.clone(), 20));
+    let usage = second.summary().usage;
+    // The whole first prompt at least; how much of the answer depends on how its bytes re-tokenize.
+    assert!(usage.cached_tokens >= answer.summary().usage.prompt_tokens, "{usage:?}");
+    assert_eq!(second.started, Some((usage.prompt_tokens, usage.cached_tokens)));
+    // Steps run one ahead at most.
+    let computed = warm.switches.rows.load(SeqCst) - rows;
+    assert!(
+        computed <= usage.prompt_tokens - usage.cached_tokens + 20,
+        "{computed} rows for {usage:?}"
+    );
+
+    let cold = bench().ask(chat(turns, 20));
+    assert_eq!(cold.summary().usage.cached_tokens, 0);
+    assert_eq!(second.ids(), cold.ids());
+    assert_eq!(second.text, cold.text);
+}
+
+/// Case pc-002: an identical prompt computes one token.
+#[test]
+fn an_identical_prompt_computes_one_token() {
+    let bench = bench();
+    let ids: Vec<u32> = (0..300).map(|i| (i * 7) % 256).collect();
+    let first = bench.ask(request(ids.clone(), 8));
+    let second = bench.ask(request(ids.clone(), 8));
+    assert_eq!(second.started, Some((300, 299)));
+    assert_eq!(second.ids(), first.ids());
+    assert_eq!(second.prefill, [(300, 300)]);
+    let totals = bench.engine.snapshot().totals;
+    assert_eq!(
+        (totals.prompt_tokens, totals.cached_tokens, totals.completion_tokens),
+        (600, 299, 16)
+    );
+}
+
+/// Whatever ended the earlier generation, the caches it leaves are right.
+#[test]
+fn caches_are_right_after_every_kind_of_end() {
+    let bench = bench();
+    let ids: Vec<u32> = (0..80).map(|i| (i * 13 + 5) % 256).collect();
+    let expected = toy::bench().ask(request(ids.clone(), 30));
+    let check = |what: &str| {
+        // Continue from what the earlier answer was, so that its own rows are reused too.
+        let mut longer = ids.clone();
+        longer.extend(&expected.ids()[..12]);
+        let answer = bench.ask(request(longer, 18));
+        assert_eq!(answer.ids(), &expected.ids()[12..], "after {what}");
+        let answer = bench.ask(request(ids.clone(), 30));
+        assert_eq!(answer.ids(), expected.ids(), "after {what}");
+        answer.summary().usage.cached_tokens
+    };
+    bench.ask(request(ids.clone(), 20));
+    assert_eq!(check("length"), 79);
+
+    bench.switches.delay_us.store(1000, SeqCst);
+    let mut generation = bench.engine.submit(request(ids.clone(), 3000)).unwrap();
+    while !matches!(generation.next_blocking(), Some(Event::Delta(_))) {}
+    generation.cancel();
+    read_rest(generation).unwrap();
+    bench.switches.delay_us.store(0, SeqCst);
+    assert_eq!(check("a cancel"), 79);
+
+    bench.switches.fail_past.store(90, SeqCst);
+    let failed = bench.ask(request(ids.clone(), 30));
+    assert!(matches!(failed.end, Err(EngineError::Compute(text)) if text.contains("planted failure")));
+    check("a failure");
+
+    bench.switches.panic_past.store(90, SeqCst);
+    let failed = bench.ask(request(ids.clone(), 30));
+    assert!(matches!(failed.end, Err(EngineError::Compute(text)) if text.contains("planted panic")));
+    check("a panic");
+
+    bench.switches.panic_past.store(40, SeqCst);
+    let other: Vec<u32> = ids.iter().rev().copied().collect();
+    assert!(bench.ask(request(other, 30)).end.is_err(), "a panic in prefill");
+    check("a panic in prefill");
+
+    let stopped = bench.ask(Request {
+        stop: vec![expected.text.chars().skip(3).take(2).collect()],
+        ..request(ids.clone(), 30)
+    });
+    assert!(matches!(stopped.summary().finish, FinishReason::Stop { matched: Some(_) }));
+    check("a stop string");
+}
+
+#[test]
+fn a_failure_ends_its_request_alone() {
+    let bench = bench();
+    bench.switches.panic_past.store(20, SeqCst);
+    bench.switches.delay_us.store(1000, SeqCst);
+    let first = bench.engine.submit(request(prompt("0123456789"), 50)).unwrap();
+    let second = bench.engine.submit(request(prompt("abc"), 5)).unwrap();
+    let first = read(first);
+    let text = first.end.unwrap_err().to_string();
+    assert!(text.contains("planted panic") && text.contains("the engine goes on"), "{text}");
+    assert_eq!(read(second).ids().len(), 5);
+    let totals = bench.engine.snapshot().totals;
+    assert_eq!((totals.requests, totals.failed), (2, 1));
+}
+
+#[test]
+fn logits_that_are_not_numbers_fail_the_request() {
+    let bench = bench();
+    bench.switches.nan.store(true, SeqCst);
+    assert!(matches!(
+        bench.ask(sampled(prompt("abc"), 5, None)).end,
+        Err(EngineError::Compute(_))
+    ));
+    bench.switches.nan.store(false, SeqCst);
+    assert_eq!(bench.ask(sampled(prompt("abc"), 5, None)).ids().len(), 5);
+}
+
+#[test]
+fn a_slow_reader_is_waited_for_and_loses_nothing() {
+    let bench = bench();
+    let expected = bench.ask(request(prompt("slow"), 600));
+    let generation = bench.engine.submit(request(prompt("slow"), 600)).unwrap();
+    bench.until("generation", |now| matches!(now.state, EngineState::Generating { .. }));
+    std::thread::sleep(Duration::from_millis(500));
+    let stuck = bench.switches.forwards.load(SeqCst);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(bench.switches.forwards.load(SeqCst), stuck, "the worker holds");
+    // Commands are heard meanwhile: another request queues, is told so, and can be cancelled.
+    let mut other = bench.engine.submit(request(prompt("other"), 5)).unwrap();
+    assert_eq!(other.next_blocking(), Some(Event::Queued { position: 1 }));
+    other.cancel();
+    assert_eq!(other.next_blocking(), Some(Event::Failed(EngineError::Cancelled)));
+    assert_eq!(read(generation).ids(), expected.ids());
+}
+
+#[test]
+fn a_slow_reader_that_cancels_gives_the_engine_free() {
+    let bench = bench();
+    let generation = bench.engine.submit(request(prompt("slow"), 3000)).unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    generation.cancel();
+    // Its events are still unread, and the next request is served all the same.
+    assert_eq!(bench.ask(request(prompt("next"), 3)).ids().len(), 3);
+    let summary = read_rest(generation).unwrap();
+    assert_eq!(summary.finish, FinishReason::Cancelled);
+}
+
+#[test]
+fn requests_are_served_in_order_and_know_their_place() {
+    let bench = bench();
+    bench.switches.delay_us.store(3_000, SeqCst);
+    let generations: Vec<_> = (0..4).map(|_| bench.engine.submit(request(prompt("abc"), 20)).unwrap()).collect();
+    bench.until("three waiting", |now| {
+        now.requests.iter().filter(|request| request.waiting).count() == 3
+    });
+    let ids: Vec<u64> = bench.engine.snapshot().requests.iter().map(|request| request.id).collect();
+    assert_eq!(ids, generations.iter().map(|generation| generation.id).collect::<Vec<_>>());
+    let answers: Vec<_> = generations.into_iter().map(read).collect();
+    let queued: Vec<&[usize]> = answers.iter().map(|answer| &*answer.queued).collect();
+    assert_eq!(queued[0], [] as [usize; 0]);
+    assert_eq!(queued[1], [1]);
+    assert_eq!(queued[2], [2, 1]);
+    assert_eq!(queued[3], [3, 2, 1]);
+    assert!(answers[3].summary().timings.queue > answers[1].summary().timings.queue);
+}
+
+/// Case cc-004: one request more than may wait is told that the engine is busy, and when to come back.
+#[test]
+fn one_request_too_many_is_told_busy() {
+    let bench = bench_with(|options| options.queue_limit = 2);
+    assert_eq!(bench.engine.snapshot().queue_limit, 2);
+    bench.switches.delay_us.store(3_000, SeqCst);
+    let first = bench.engine.submit(request(prompt("abc"), 50)).unwrap();
+    bench.until("the first to run", |now| now.requests.iter().any(|request| !request.waiting));
+    let waiting: Vec<_> = (0..2).map(|_| bench.engine.submit(request(prompt("abc"), 2)).unwrap()).collect();
+    let refused = bench.ask(request(prompt("abc"), 2));
+    match refused.end {
+        Err(EngineError::Busy {
+            queued: 2,
+            limit: 2,
+            retry_after_s,
+        }) => assert!(retry_after_s >= 1),
+        other => panic!("{other:?}"),
+    }
+    for generation in [first].into_iter().chain(waiting) {
+        assert!(read(generation).end.is_ok());
+    }
+}
+
+#[test]
+fn a_waiting_request_can_be_cancelled_and_the_others_move_up() {
+    let bench = bench();
+    bench.switches.delay_us.store(3_000, SeqCst);
+    let first = bench.engine.submit(request(prompt("abc"), 60)).unwrap();
+    let second = bench.engine.submit(request(prompt("abc"), 2)).unwrap();
+    let third = bench.engine.submit(request(prompt("abc"), 2)).unwrap();
+    bench.until("two waiting", |now| now.requests.len() == 3);
+    second.cancel();
+    assert_eq!(read(second).end, Err(EngineError::Cancelled));
+    assert!(read(first).end.is_ok());
+    assert_eq!(read(third).queued, [2, 1]);
+}
+
+#[test]
+fn the_window_bounds_prompt_and_answer() {
+    let bench = bench();
+    for length in [4096, 5000] {
+        let answer = bench.ask(request(vec![1; length], 5));
+        assert_eq!(
+            answer.end,
+            Err(EngineError::ContextOverflow {
+                prompt: length,
+                window: 4096
+            })
+        );
+    }
+    let answer = bench.ask(request(vec![1; 4090], 100));
+    assert_eq!(answer.ids().len(), 6);
+    assert_eq!(answer.summary().finish, FinishReason::Length);
+}
+
+#[test]
+fn requests_that_cannot_be_honoured_are_refused_by_name() {
+    let bench = bench();
+    let refused = |request: Request| match bench.ask(request).end {
+        Err(EngineError::BadRequest(text)) => text,
+        other => panic!("{other:?}"),
+    };
+    assert!(refused(request(Vec::new(), 5)).contains("prompt is empty"));
+    assert!(refused(request(vec![3, 999], 5)).contains("999"));
+    assert!(
+        refused(Request {
+            logprobs: Some(21),
+            ..request(vec![1], 5)
+        })
+        .contains("logprobs")
+    );
+    let with = |sampling| Request {
+        sampling,
+        ..request(vec![1], 5)
+    };
+    assert!(
+        refused(with(Sampling {
+            temperature: -1.0,
+            ..Sampling::default()
+        }))
+        .contains("temperature")
+    );
+    assert!(
+        refused(with(Sampling {
+            top_p: 2.0,
+            ..Sampling::default()
+        }))
+        .contains("top_p")
+    );
+    assert!(
+        refused(with(Sampling {
+            logit_bias: [(5000, 1.0)].into(),
+            ..Sampling::default()
+        }))
+        .contains("5000")
+    );
+}
+
+#[test]
+fn other_modes_run_plain_and_say_why() {
+    let bench = bench();
+    let ran = |mode| {
+        let summary = bench
+            .ask(Request {
+                mode,
+                ..request(prompt("abc"), 4)
+            })
+            .end
+            .unwrap();
+        assert_eq!((summary.mode, summary.effective_mode), (mode, Mode::Baseline));
+        assert_eq!(summary.accept_len, 1.0);
+        summary.mode_reason
+    };
+    assert_eq!(ran(Mode::Baseline), None);
+    assert!(ran(Mode::Auto).unwrap().contains("no drafter"));
+    assert!(ran(Mode::Dspark).unwrap().contains("dspark"));
+    assert!(ran(Mode::Lookup).unwrap().contains("lookup"));
+}
+
+#[test]
+fn rounds_and_snapshots_tell_what_happens() {
+    let bench = bench();
+    bench.switches.delay_us.store(1_000, SeqCst);
+    let mut seen = bench.engine.subscribe();
+    let begun = Instant::now();
+    let generation = bench.engine.submit(request(prompt(&"q".repeat(40)), 200)).unwrap();
+    let id = generation.id;
+    let reader = std::thread::spawn(move || read(generation));
+    let mut frames = 0;
+    let mut rate = 0.0;
+    while !reader.is_finished() {
+        if seen.has_changed().unwrap() {
+            let now = seen.borrow_and_update().clone();
+            if let EngineState::Generating { tokens_per_sec } = now.state {
+                frames += 1;
+                rate = tokens_per_sec;
+                let active = &now.requests[0];
+                assert_eq!(
+                    (active.id, active.client.as_str(), active.prompt_tokens, active.waiting),
+                    (id, "test", 40, false)
+                );
+                assert!(now.context_tokens >= 40 && now.context_tokens <= 241);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let answer = reader.join().unwrap();
+    let most = (begun.elapsed().as_secs_f64() * 30.0).ceil() as usize + 1;
+    assert!((2..=most).contains(&frames), "{frames} frames, at most {most}");
+    assert!(rate > 1.0);
+    let rounds: Vec<_> = bench
+        .engine
+        .rounds()
+        .since(None)
+        .into_iter()
+        .filter(|round| round.request == id)
+        .collect();
+    assert_eq!(rounds.len(), 199);
+    assert!(
+        rounds
+            .windows(2)
+            .all(|pair| pair[0].seq < pair[1].seq && pair[0].t_ms <= pair[1].t_ms)
+    );
+    assert!(
+        rounds
+            .iter()
+            .all(|round| round.committed == 1 && round.drafted == 0 && round.source == Source::Target && round.ms > 0.0)
+    );
+    let (summary, now) = (answer.summary(), bench.engine.snapshot());
+    assert_eq!(now.last_decode_rate, Some(summary.timings.decode_rate(&summary.usage)));
+    assert!(summary.timings.ttft > 0.0 && summary.timings.decode > 0.0);
+    assert!(now.requests.is_empty() && now.machine.cores >= 1 && !now.machine.device.is_empty());
+}
+
+#[test]
+fn without_a_model_requests_are_told_so() {
+    let switches = std::sync::Arc::default();
+    let engine = start(options(&switches));
+    let answer = read(engine.submit(request(prompt("abc"), 3)).unwrap());
+    assert_eq!(answer.end, Err(EngineError::NoModel));
+    assert!(matches!(engine.codec(), Err(EngineError::NoModel)));
+    engine.shutdown();
+}
+
+#[test]
+fn a_load_reports_stages_swaps_the_model_and_publishes_its_codec() {
+    let bench = bench();
+    bench.switches.load_steps.store(8, SeqCst);
+    let mut loading = bench.engine.load(request_load("other")).unwrap();
+    let mut stages = Vec::new();
+    let info = loop {
+        match loading.next_blocking().unwrap() {
+            LoadEvent::Stage { stage, done, total } => stages.push((format!("{stage:?}"), done, total)),
+            LoadEvent::Ready(info) => break info,
+            LoadEvent::Failed(error) => panic!("{error}"),
+        }
+    };
+    assert!(loading.next_blocking().is_none());
+    assert_eq!(stages[0].0, "Checking");
+    assert_eq!(stages.last().unwrap(), &("Reading".into(), 8, 8));
+    assert_eq!((info.name.as_str(), info.context_window), ("other", 4096));
+    let now = bench.engine.snapshot();
+    assert_eq!(now.model.as_ref().unwrap().name, "other");
+    assert_eq!(now.state, EngineState::Ready);
+    let codec = bench.engine.codec().unwrap();
+    assert_eq!(codec.encode(&Prompt::Text("ab".into())).unwrap(), [97, 98]);
+    assert_eq!(codec.decode(&[97, 98]), "ab");
+}
+
+#[test]
+fn a_failed_cancelled_or_panicking_load_leaves_the_old_model_in_place() {
+    let bench = bench();
+    let expected = bench.ask(request(prompt("steady"), 12));
+    let check = |what: &str| {
+        let now = bench.engine.snapshot();
+        assert_eq!(
+            (now.model.as_ref().unwrap().name.as_str(), &now.state),
+            ("toy", &EngineState::Ready),
+            "{what}"
+        );
+        let answer = bench.ask(request(prompt("steady"), 12));
+        assert_eq!(answer.ids(), expected.ids(), "{what}");
+        assert!(bench.engine.codec().is_ok());
+    };
+    assert!(matches!(load(&bench.engine, "fail"), Err(EngineError::Load { reason, .. }) if reason == "planted"));
+    check("a failure");
+    assert!(matches!(load(&bench.engine, "panic"), Err(EngineError::Load { reason, .. }) if reason.contains("planted panic")));
+    check("a panic");
+    bench.switches.load_steps.store(1000, SeqCst);
+    let mut loading = bench.engine.load(request_load("slow load")).unwrap();
+    while !matches!(loading.next_blocking().unwrap(), LoadEvent::Stage { done: 1.., .. }) {}
+    loading.cancel();
+    loop {
+        match loading.next_blocking().unwrap() {
+            LoadEvent::Failed(EngineError::Cancelled) => break,
+            LoadEvent::Stage { done, .. } => assert!(done < 100),
+            other => panic!("{other:?}"),
+        }
+    }
+    check("a cancel");
+}
+
+/// Cases mf-006 and mf-007: a window is a cap, and one that cannot be met is never silently less.
+#[test]
+fn the_context_window_is_honoured_or_refused() {
+    let bench = bench();
+    let with = |window| dspark_engine::protocol::LoadRequest {
+        context_window: Some(window),
+        ..request_load("windowed")
+    };
+    let verdict = |window| {
+        let mut loading = bench.engine.load(with(window)).unwrap();
+        loop {
+            match loading.next_blocking().unwrap() {
+                LoadEvent::Ready(info) => return Ok(info.context_window),
+                LoadEvent::Failed(error) => return Err(error.to_string()),
+                LoadEvent::Stage { .. } => {}
+            }
+        }
+    };
+    assert_eq!(verdict(50), Ok(50));
+    assert_eq!(
+        bench.ask(request(vec![1; 50], 5)).end,
+        Err(EngineError::ContextOverflow { prompt: 50, window: 50 })
+    );
+    assert_eq!(bench.ask(request(vec![1; 48], 5)).ids().len(), 2);
+    assert_eq!(verdict(0), Ok(4096));
+    let refused = verdict(200_000).unwrap_err();
+    assert!(refused.contains("200000") && refused.contains("4096"), "{refused}");
+    assert_eq!(bench.engine.snapshot().model.as_ref().unwrap().context_window, 4096);
+}
+
+#[test]
+fn a_warm_up_leaves_no_trace() {
+    let bench = bench();
+    let warm = dspark_engine::protocol::LoadRequest {
+        warm_up: true,
+        ..request_load("toy")
+    };
+    let mut loading = bench.engine.load(warm).unwrap();
+    let mut warmed = false;
+    while let Some(event) = loading.next_blocking() {
+        warmed |= matches!(
+            event,
+            LoadEvent::Stage {
+                stage: dspark_engine::protocol::LoadStage::WarmingUp,
+                ..
+            }
+        );
+    }
+    assert!(warmed && bench.switches.forwards.load(SeqCst) > 10);
+    assert!(bench.engine.rounds().since(None).is_empty());
+    assert_eq!(bench.engine.snapshot().totals, dspark_engine::protocol::Totals::default());
+    assert_eq!(bench.ask(request(prompt("abc"), 3)).started, Some((3, 0)));
+}
+
+#[test]
+fn commands_are_heard_in_the_middle_of_a_load() {
+    let bench = bench();
+    bench.switches.load_steps.store(30, SeqCst);
+    let mut loading = bench.engine.load(request_load("new model")).unwrap();
+    while !matches!(loading.next_blocking().unwrap(), LoadEvent::Stage { done: 1.., .. }) {}
+    let waits = bench.engine.submit(request(prompt("abc"), 3)).unwrap();
+    let leaves = bench.engine.submit(request(prompt("abc"), 3)).unwrap();
+    bench.until("both to queue", |now| now.requests.len() == 2);
+    assert!(matches!(bench.engine.snapshot().state, EngineState::Loading { .. }));
+    leaves.cancel();
+    assert_eq!(read(leaves).end, Err(EngineError::Cancelled));
+    assert_eq!(read(waits).ids().len(), 3);
+    assert_eq!(bench.engine.snapshot().model.as_ref().unwrap().name, "new model");
+}
+
+#[test]
+fn a_load_during_a_generation_comes_after_it() {
+    let bench = bench();
+    bench.switches.delay_us.store(2_000, SeqCst);
+    let running = bench.engine.submit(request(prompt("abc"), 50)).unwrap();
+    bench.until("generation", |now| matches!(now.state, EngineState::Generating { .. }));
+    let mut loading = bench.engine.load(request_load("next one")).unwrap();
+    assert!(matches!(loading.next_blocking(), Some(LoadEvent::Stage { .. })), "heard at once");
+    let after = bench.engine.submit(request(prompt("abc"), 5)).unwrap();
+    assert_eq!(read(running).ids().len(), 50);
+    assert_eq!(read(after).ids().len(), 5);
+    while let Some(event) = loading.next_blocking() {
+        assert!(!matches!(event, LoadEvent::Failed(_)));
+    }
+    assert_eq!(bench.engine.snapshot().model.as_ref().unwrap().name, "next one");
+}
+
+#[test]
+fn unloading_leaves_an_engine_that_loads_again() {
+    let bench = bench();
+    bench.ask(request(prompt("abc"), 3));
+    let done = bench.engine.unload().unwrap();
+    done.blocking_recv().unwrap().unwrap();
+    let now = bench.engine.snapshot();
+    assert_eq!(
+        (&now.state, now.model.is_none(), now.context_tokens),
+        (&EngineState::NoModel, true, 0)
+    );
+    assert_eq!(bench.ask(request(prompt("abc"), 3)).end, Err(EngineError::NoModel));
+    load(&bench.engine, "toy").unwrap();
+    assert_eq!(bench.ask(request(prompt("abc"), 3)).ids().len(), 3);
+}
+
+#[test]
+fn shutdown_ends_what_runs_and_refuses_what_waits() {
+    let bench = bench();
+    bench.switches.delay_us.store(3_000, SeqCst);
+    let running = bench.engine.submit(request(prompt("abc"), 4000)).unwrap();
+    bench.until("generation", |now| matches!(now.state, EngineState::Generating { .. }));
+    let waiting = bench.engine.submit(request(prompt("abc"), 3)).unwrap();
+    bench.engine.shutdown();
+    assert_eq!(read(running).summary().finish, FinishReason::Cancelled);
+    assert!(matches!(read(waiting).end, Err(EngineError::Stopped | EngineError::Cancelled)));
+    bench.until("the end", |now| now.state == EngineState::Stopped);
+    assert!(matches!(bench.engine.submit(request(prompt("abc"), 3)), Err(EngineError::Stopped)));
+}
+
+#[test]
+fn a_failed_self_test_keeps_the_engine_from_serving() {
+    let switches = std::sync::Arc::default();
+    for test in [
+        (|| Err("this machine computes wrong".to_owned())) as fn() -> Result<(), String>,
+        || panic!("this machine computes wrong"),
+    ] {
+        let engine = start(dspark_engine::EngineOptions {
+            self_test: test,
+            ..options(&switches)
+        });
+        let begun = Instant::now();
+        loop {
+            match &engine.snapshot().state {
+                EngineState::Error { reason } => break assert!(reason.contains("computes wrong")),
+                _ => assert!(begun.elapsed() < Duration::from_secs(10)),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(matches!(engine.submit(request(prompt("abc"), 3)), Err(EngineError::Stopped)));
+    }
+}
+
+/// Case cc-001 as far as one at a time goes: no answer depends on its neighbours.
+#[test]
+fn many_requests_do_not_mix() {
+    let bench = bench();
+    let ids = |i: u32| -> Vec<u32> { (0..20 + 13 * i).map(|j| (j * (i + 3) + i) % 256).collect() };
+    let expected: Vec<Vec<u32>> = (0..12).map(|i| toy_alone(ids(i))).collect();
+    for _ in 0..2 {
+        let running: Vec<_> = (0..12).map(|i| bench.engine.submit(request(ids(i), 10)).unwrap()).collect();
+        for (i, generation) in running.into_iter().enumerate() {
+            assert_eq!(read(generation).ids(), expected[i]);
+        }
+    }
+}
+
+fn toy_alone(ids: Vec<u32>) -> Vec<u32> {
+    bench().ask(request(ids, 10)).ids().to_vec()
+}
