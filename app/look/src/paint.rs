@@ -6,6 +6,27 @@ use egui::{Color32, CornerRadius, Galley, Painter, Pos2, Rect, Response, Stroke,
 
 use crate::{motion, theme::Theme};
 
+/// A child over `rect`, space that is already allocated: it moves no cursor and grows no parent.
+pub fn over<R>(ui: &mut Ui, rect: Rect, layout: egui::Layout, add: impl FnOnce(&mut Ui) -> R) -> R {
+    let mut child = ui.new_child(egui::UiBuilder::new().max_rect(rect).layout(layout));
+    add(&mut child)
+}
+
+/// Items in `rect` from the left edge, vertically centred.
+pub fn over_left<R>(ui: &mut Ui, rect: Rect, add: impl FnOnce(&mut Ui) -> R) -> R {
+    over(ui, rect, egui::Layout::left_to_right(egui::Align::Center), add)
+}
+
+/// Items in `rect` from the right edge, vertically centred.
+pub fn over_right<R>(ui: &mut Ui, rect: Rect, add: impl FnOnce(&mut Ui) -> R) -> R {
+    over(ui, rect, egui::Layout::right_to_left(egui::Align::Center), add)
+}
+
+/// Items in `rect` from the top.
+pub fn over_down<R>(ui: &mut Ui, rect: Rect, add: impl FnOnce(&mut Ui) -> R) -> R {
+    over(ui, rect, egui::Layout::top_down(egui::Align::Min), add)
+}
+
 /// Fill and 1 pt border inside `rect`, snapped to pixels.
 pub fn boxed(painter: &Painter, rect: Rect, radius: CornerRadius, fill: Color32, border: Color32) {
     let stroke = if border.a() == 0 { Stroke::NONE } else { Stroke::new(1.0, border) };

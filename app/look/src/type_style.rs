@@ -110,10 +110,10 @@ impl Type {
     pub const LABEL: Self = style(Family::Medium, 11.0, 16.0, SNUG);
     /// Shortcuts, rail words.
     pub const SHORTCUT: Self = style(Family::Regular, 11.0, 16.0, SNUG);
-    pub const CODE: Self = style(Family::Mono, 12.5, 20.0, 0.0);
-    pub const CODE_STRONG: Self = style(Family::MonoMedium, 12.5, 20.0, 0.0);
+    pub const CODE: Self = style(Family::Mono, 12.5, 20.0, SNUG);
+    pub const CODE_STRONG: Self = style(Family::MonoMedium, 12.5, 20.0, SNUG);
     /// Command and path strips.
-    pub const CODE_SMALL: Self = style(Family::Mono, 12.0, 18.0, 0.0);
+    pub const CODE_SMALL: Self = style(Family::Mono, 12.0, 18.0, SNUG);
 
     pub const fn with_family(mut self, family: Family) -> Self {
         self.family = family;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Frame, Label, Layout, Margin, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, text::LayoutJob, vec2};
+use egui::{Frame, Label, Margin, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, text::LayoutJob, vec2};
 
 use super::button::Button;
 use crate::{Icon, Theme, Type, paint, space::radius};
@@ -33,11 +33,7 @@ pub fn code_block(ui: &mut Ui, id: impl std::hash::Hash + std::fmt::Debug, langu
         paint::hline(ui.painter(), bar.x_range(), bar.bottom() - 1.0, theme.line);
         let name = Type::SMALL.galley(ui, language, theme.t2);
         paint::text_left(ui.painter(), bar, bar.left() + 14.0, name, theme.t2);
-        let row = egui::UiBuilder::new()
-            .id_salt(salt.with("bar"))
-            .max_rect(bar.shrink2(vec2(8.0, 0.0)))
-            .layout(Layout::right_to_left(egui::Align::Center));
-        ui.scope_builder(row, |ui| {
+        paint::over_right(ui, bar.shrink2(vec2(8.0, 0.0)), |ui| {
             ui.spacing_mut().item_spacing.x = 6.0;
             action.copy = ui.add(Button::quiet("Copy").small().icon(Icon::Copy).label("Copy code")).clicked();
             let wrap_color = if *wrap { theme.accent } else { theme.t2 };
@@ -93,12 +89,7 @@ pub fn command_strip(ui: &mut Ui, text: &str) -> bool {
     paint::boxed(ui.painter(), rect, radius::CONTROL, theme.code, theme.line);
     let shown = crate::middle_ellipsis(ui, Type::CODE_SMALL, text, rect.width() - 24.0 - 34.0);
     let inner = rect.shrink2(vec2(4.0, 0.0));
-    let row = egui::UiBuilder::new()
-        .max_rect(inner)
-        .layout(Layout::right_to_left(egui::Align::Center));
-    let copied = ui
-        .scope_builder(row, |ui| ui.add(super::IconButton::new(Icon::Copy, "Copy").small()).clicked())
-        .inner;
+    let copied = paint::over_right(ui, inner, |ui| ui.add(super::IconButton::new(Icon::Copy, "Copy").small()).clicked());
     let galley = Type::CODE_SMALL.galley(ui, shown, theme.t1);
     let at = egui::pos2(rect.left() + 12.0, rect.center().y - galley.size().y / 2.0);
     let label = ui.interact(

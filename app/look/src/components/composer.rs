@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use egui::{
-    Event, Frame, ImeEvent, Key, KeyboardShortcut, Layout, Margin, Modifiers, Rect, Response, ScrollArea, Stroke, TextBuffer, TextEdit, Ui,
-    UiBuilder, text::LayoutJob, vec2,
+    Event, Frame, ImeEvent, Key, KeyboardShortcut, Margin, Modifiers, Rect, Response, ScrollArea, Stroke, TextBuffer, TextEdit, Ui,
+    text::LayoutJob, vec2,
 };
 
 use super::button::IconButton;
-use crate::{Icon, Theme, Type, space::radius};
+use crate::{Icon, Theme, Type, paint, space::radius};
 
 /// Which key sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,25 +82,19 @@ impl Composer<'_> {
             ui.add_space(8.0);
             let row = Rect::from_min_size(ui.cursor().min - vec2(8.0, 0.0), vec2(ui.available_width() + 8.0, 32.0));
             ui.allocate_rect(row.with_min_x(row.left() + 8.0), egui::Sense::hover());
-            let right = UiBuilder::new().max_rect(row).layout(Layout::right_to_left(egui::Align::Center));
-            let end = ui
-                .scope_builder(right, |ui| {
-                    ui.spacing_mut().item_spacing.x = 2.0;
-                    clicked = ui.add(send_button(theme, state, has_text)).clicked();
-                    ui.add_space(12.0);
-                    ui.label(Type::SMALL.rich(note, theme.t3));
-                    ui.min_rect().left()
-                })
-                .inner;
+            let end = paint::over_right(ui, row, |ui| {
+                ui.spacing_mut().item_spacing.x = 2.0;
+                clicked = ui.add(send_button(theme, state, has_text)).clicked();
+                ui.add_space(12.0);
+                ui.label(Type::SMALL.rich(note, theme.t3));
+                ui.min_rect().left()
+            });
             let left = row.with_max_x(end - 8.0);
-            ui.scope_builder(
-                UiBuilder::new().max_rect(left).layout(Layout::left_to_right(egui::Align::Center)),
-                |ui| {
-                    ui.spacing_mut().item_spacing.x = 2.0;
-                    ui.set_clip_rect(ui.clip_rect().intersect(left.expand(4.0)));
-                    tools(ui);
-                },
-            );
+            paint::over_left(ui, left, |ui| {
+                ui.spacing_mut().item_spacing.x = 2.0;
+                ui.set_clip_rect(ui.clip_rect().intersect(left.expand(4.0)));
+                tools(ui);
+            });
             field
         });
         ComposerResponse {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use egui::{
-    Color32, Frame, Key, Popup, PopupCloseBehavior, Rect, RectAlign, Response, Role, Sense, TextBuffer, TextEdit, Ui, UiBuilder, Widget,
+    Color32, Frame, Key, Popup, PopupCloseBehavior, Rect, RectAlign, Response, Role, Sense, TextBuffer, TextEdit, Ui, Widget,
     WidgetInfo, pos2, text::LayoutJob, vec2,
 };
 
@@ -138,10 +138,10 @@ impl TextField<'_> {
         if let Some(id) = self.id {
             edit = edit.id(id);
         }
-        let response = ui
-            .scope_builder(UiBuilder::new().max_rect(inner), |ui| ui.add(edit))
-            .inner
-            .accessible_name(self.label);
+        let response = paint::over_down(ui, inner, |ui| {
+            ui.spacing_mut().interact_size.y = style.line;
+            ui.add(edit).accessible_name(self.label)
+        });
         if self.focus {
             response.request_focus();
         }

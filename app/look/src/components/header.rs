@@ -18,17 +18,13 @@ pub fn header<R>(ui: &mut Ui, title: &str, left: impl FnOnce(&mut Ui), right: im
     paint::hline(ui.painter(), rect.x_range(), rect.bottom() - 1.0, theme.line);
     let mut inner = Rect::from_min_max(rect.min + vec2(PAGE_X, 0.0), rect.max - vec2(20.0, 1.0));
 
-    let row = UiBuilder::new().max_rect(inner).layout(Layout::right_to_left(egui::Align::Center));
-    let (end, result) = ui
-        .scope_builder(row, |ui| {
-            ui.spacing_mut().item_spacing.x = 10.0;
-            let result = right(ui);
-            (ui.min_rect().left(), result)
-        })
-        .inner;
+    let (end, result) = paint::over_right(ui, inner, |ui| {
+        ui.spacing_mut().item_spacing.x = 10.0;
+        let result = right(ui);
+        (ui.min_rect().left(), result)
+    });
     inner.max.x = (end - 10.0).max(inner.min.x);
-    let row = UiBuilder::new().max_rect(inner).layout(Layout::left_to_right(egui::Align::Center));
-    ui.scope_builder(row, |ui| {
+    paint::over_left(ui, inner, |ui| {
         ui.set_clip_rect(ui.clip_rect().intersect(inner.expand2(vec2(4.0, 0.0))));
         let text = Type::SCREEN.ellipsis(ui, title, theme.t1, inner.width());
         let (place, heading) = ui.allocate_exact_size(text.size(), Sense::hover());

@@ -19,14 +19,15 @@ pub fn user_message(ui: &mut Ui, text: &str) -> Response {
     let theme = Theme::of(ui);
     let limit = (USER_MESSAGE.min(ui.available_width()) - 30.0).max(40.0);
     let galley = Type::PROSE.wrapped(ui, text, theme.t1, limit);
-    let size = galley.size() + vec2(30.0, 22.0);
+    // A wrapped message takes the whole width; a short one only its own.
+    let paragraphs = 1 + galley.rows.iter().filter(|row| row.ends_with_newline).count();
+    let width = if galley.rows.len() > paragraphs { limit } else { galley.size().x };
+    let size = vec2(width + 30.0, galley.size().y + 22.0);
     let (row, _) = ui.allocate_exact_size(vec2(ui.available_width(), size.y), Sense::hover());
     let rect = Rect::from_min_size(pos2(row.right() - size.x, row.top()), size);
     paint::boxed(ui.painter(), rect, radius::MESSAGE, theme.raised, theme.line);
-    let inner = UiBuilder::new()
-        .max_rect(rect.shrink2(vec2(15.0, 11.0)))
-        .layout(Layout::top_down(Align::Min));
-    let response = ui.scope_builder(inner, |ui| ui.add(Label::new(galley).selectable(true))).inner;
+    let inner = rect.shrink2(vec2(15.0, 11.0));
+    let response = paint::over_down(ui, inner, |ui| ui.add(Label::new(galley).selectable(true)));
     response.with_new_rect(rect)
 }
 
@@ -216,7 +217,8 @@ pub fn append_run(job: &mut LayoutJob, theme: &Theme, text: &str, run: Run) {
         Run::Lookup => format.background = theme.series.lookup_tint,
         Run::Corrected => format.underline = Stroke::new(1.5, theme.series.rejected),
     }
-    format.expand_bg = 2.0;
+    // 1 pt of air between the tints of two lines.
+    format.expand_bg = -0.5;
     job.append(text, 0.0, format);
 }
 
@@ -226,7 +228,7 @@ pub fn append_inline_code(job: &mut LayoutJob, theme: &Theme, text: &str) {
     job.append(" ", 0.0, space.clone());
     let format = egui::text::TextFormat {
         background: theme.raised,
-        expand_bg: 2.0,
+        expand_bg: -1.0,
         ..Type::CODE.with_line(22.0).format(theme.t1)
     };
     job.append("\u{2009}", 0.0, format.clone());

@@ -1,8 +1,8 @@
 //! The command palette: a modal list steered from its input.
 
 use egui::{
-    Align, Area, Color32, Context, Frame, Id, Key, Layout, Modal, Modifiers, Order, Rect, Response, Role, ScrollArea, Sense, Stroke,
-    TextEdit, Ui, UiBuilder, WidgetInfo, pos2, vec2,
+    Area, Color32, Context, Frame, Id, Key, Modal, Modifiers, Order, Rect, Response, Role, ScrollArea, Sense, Stroke,
+    TextEdit, Ui, WidgetInfo, pos2, vec2,
 };
 
 use super::chip::key;
@@ -76,8 +76,7 @@ fn input(ui: &mut Ui, theme: &Theme, id: Id, query: &mut String, hint: &str) -> 
     );
     paint::hline(ui.painter(), rect.x_range(), rect.bottom() - 1.0, theme.line);
     let inner = Rect::from_min_max(pos2(rect.left() + 50.0, rect.top()), pos2(rect.right() - 20.0, rect.bottom()));
-    let row = UiBuilder::new().max_rect(inner).layout(Layout::right_to_left(Align::Center));
-    ui.scope_builder(row, |ui| {
+    paint::over_right(ui, inner, |ui| {
         key(ui, "esc");
         ui.spacing_mut().interact_size.y = Type::INPUT.line;
         let mut layout = super::field::layouter(Type::INPUT, theme.t1, false);
@@ -95,16 +94,12 @@ fn input(ui: &mut Ui, theme: &Theme, id: Id, query: &mut String, hint: &str) -> 
         }
         response.changed()
     })
-    .inner
 }
 
 fn foot(ui: &mut Ui, theme: &Theme) {
     let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 36.0), Sense::hover());
     paint::hline(ui.painter(), rect.x_range(), rect.top(), theme.line);
-    let inner = UiBuilder::new()
-        .max_rect(rect.shrink2(vec2(23.0, 0.0)))
-        .layout(Layout::left_to_right(Align::Center));
-    ui.scope_builder(inner, |ui| {
+    paint::over_left(ui, rect.shrink2(vec2(23.0, 0.0)), |ui| {
         ui.spacing_mut().item_spacing.x = 3.0;
         for (keys, word) in [(&["↑", "↓"][..], "move"), (&["⏎"], "run"), (&["⌥", "⏎"], "options")] {
             for k in keys {
@@ -177,20 +172,17 @@ impl PaletteRow<'_> {
         );
 
         let row = rect.shrink2(vec2(12.0, 0.0));
-        let right = UiBuilder::new().max_rect(row).layout(Layout::right_to_left(Align::Center));
-        let end = ui
-            .scope_builder(right, |ui| {
-                ui.spacing_mut().item_spacing.x = 3.0;
-                for k in self.keys.iter().rev() {
-                    key(ui, k);
-                }
-                if !self.verb.is_empty() {
-                    ui.add_space(8.0);
-                    ui.label(Type::SMALL.rich(self.verb, theme.t2));
-                }
-                ui.min_rect().left()
-            })
-            .inner;
+        let end = paint::over_right(ui, row, |ui| {
+            ui.spacing_mut().item_spacing.x = 3.0;
+            for k in self.keys.iter().rev() {
+                key(ui, k);
+            }
+            if !self.verb.is_empty() {
+                ui.add_space(8.0);
+                ui.label(Type::SMALL.rich(self.verb, theme.t2));
+            }
+            ui.min_rect().left()
+        });
         let mut job = egui::text::LayoutJob::default();
         marked(&mut job, self.text, self.matches, Type::BASE, theme.t1, theme.accent, 0.0);
         if !self.detail.is_empty() {

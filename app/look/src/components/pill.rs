@@ -133,10 +133,12 @@ impl Widget for StatusPill<'_> {
         let number_ink = if self.live && tone == Tone::Accent { theme.t1 } else { ink };
         let mut job = crate::runs(&[(&word, Type::SMALL_CONTROL, ink)]);
         if !number.is_empty() {
-            job.append(" ", 0.0, Type::SMALL_CONTROL.format(ink));
             // In the live pill word and number stand a little apart.
-            let gap = if self.live { 2.0 } else { 0.0 };
-            job.append(&number, gap, Type::SMALL_CONTROL.format(number_ink));
+            if self.live {
+                job.append(&number, 6.0, Type::SMALL_CONTROL.format(number_ink));
+            } else {
+                job.append(&format!(" {number}"), 0.0, Type::SMALL_CONTROL.format(number_ink));
+            }
         }
         let text = ui.fonts_mut(|f| f.layout_job(job));
         let mut width = 9.0 + 14.0 + 6.0 + text.size().x + 12.0;

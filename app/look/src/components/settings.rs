@@ -1,7 +1,7 @@
 //! Settings: groups of rows in cards, the list of groups, the reload bar.
 
 use egui::{
-    Align, Align2, Area, Color32, Context, Frame, Id, Label, Layout, Margin, Order, Rect, Response, Role, Sense, Stroke, Ui, UiBuilder,
+    Align, Align2, Area, Color32, Context, Frame, Id, Label, Layout, Margin, Order, Rect, Response, Role, Sense, Stroke, Ui,
     WidgetInfo, pos2, vec2,
 };
 
@@ -16,12 +16,14 @@ pub fn settings_group<R>(ui: &mut Ui, title: &str, add: impl FnOnce(&mut Ui) -> 
     let theme = Theme::of(ui);
     ui.scope(|ui| {
         ui.spacing_mut().item_spacing.y = 0.0;
+        ui.spacing_mut().interact_size.y = Type::PANEL.line;
         ui.horizontal(|ui| {
             ui.add_space(2.0);
             let heading = ui.label(Type::PANEL.rich(title, theme.t1));
             heading.widget_info(|| WidgetInfo::labeled(Role::Heading, true, title));
         });
         ui.add_space(8.0);
+        ui.spacing_mut().interact_size.y = 30.0;
         let result = card_flush(ui, add).inner;
         ui.add_space(18.0);
         result
@@ -72,20 +74,17 @@ impl<'a> SettingsRow<'a> {
         let least = (text_height + 14.0_f32).max(48.0) + line;
         let row = Rect::from_min_size(pos2(left, top), vec2(width, least));
         let inner = Rect::from_min_max(row.min + vec2(16.0, line), row.max - vec2(16.0, 0.0));
-        let shown = ui.scope_builder(
-            UiBuilder::new().max_rect(inner).layout(Layout::right_to_left(Align::Center)),
-            |ui| {
-                ui.spacing_mut().item_spacing.x = 14.0;
-                let result = control(ui);
-                (ui.min_rect().left(), result)
-            },
-        );
-        let (control_left, result) = shown.inner;
+        let (controls, result) = paint::over_right(ui, inner, |ui| {
+            ui.spacing_mut().item_spacing.x = 16.0;
+            let result = control(ui);
+            (ui.min_rect(), result)
+        });
+        let control_left = controls.left();
         let room = (control_left - 16.0 - inner.left()).max(60.0);
         let detail = (!self.detail.is_empty()).then(|| Type::SMALL.with_line(17.0).wrapped(ui, self.detail, theme.t3, room));
         let height = 18.0 + detail.as_ref().map_or(0.0, |d| d.size().y);
         let chip = if self.reload { 2.0 } else { 0.0 };
-        let full = (height + 14.0 + chip).max(least - line).max(shown.response.rect.height() + 14.0) + line;
+        let full = (height + 14.0 + chip).max(least - line) + line;
         let row = Rect::from_min_size(row.min, vec2(width, full));
         if !first {
             paint::hline(ui.painter(), row.x_range(), row.top(), theme.line);
@@ -96,7 +95,7 @@ impl<'a> SettingsRow<'a> {
         ui.painter().galley(pos2(inner.left(), y), name, theme.t1);
         if self.reload {
             let place = Rect::from_min_size(pos2(inner.left() + name_width + 10.0, y - 1.0), vec2(46.0, 20.0));
-            ui.put(place, Chip::new("reload"));
+            paint::over_down(ui, place, |ui| ui.add(Chip::new("reload")));
         }
         if let Some(detail) = detail {
             ui.painter().galley(pos2(inner.left(), y + 18.0), detail, theme.t3);

@@ -7,8 +7,10 @@ use crate::{Icon, Theme, Type, paint, space::radius};
 
 /// Room kept free at the top of the sidebar: macOS draws its window buttons there.
 pub const WINDOW_BUTTONS: f32 = 52.0;
-/// Rows keep this distance from the sidebar's edges.
-const INSET: f32 = 10.0;
+/// Rows keep `inset` from the sidebar's edges; its last point is the border.
+fn row_rect(slot: egui::Rect, inset: f32) -> egui::Rect {
+    egui::Rect::from_min_max(slot.min + vec2(inset, 0.0), slot.max - vec2(inset + 1.0, 0.0))
+}
 
 /// Fill and right border of the sidebar or rail over all of `ui`.
 pub fn sidebar_background(ui: &Ui) {
@@ -64,7 +66,7 @@ impl<'a> ScreenRow<'a> {
         let (icon, icon_ink, ink) = self.mark(theme);
         let (slot, response) = ui.allocate_exact_size(vec2(ui.available_width(), 46.0), Sense::click());
         response.widget_info(|| WidgetInfo::selected(Role::Tab, true, self.selected, self.text));
-        let rect = slot.shrink2(vec2(8.0, 0.0));
+        let rect = row_rect(slot, 8.0);
         let rest = if self.selected { theme.hover } else { Color32::TRANSPARENT };
         let fill = paint::state_fill(ui, &response, rest, theme.hover, theme.press);
         paint::boxed(ui.painter(), rect, radius::WELL, fill, Color32::TRANSPARENT);
@@ -88,7 +90,7 @@ impl Widget for ScreenRow<'_> {
         let (icon, icon_ink, ink) = self.mark(theme);
         let (slot, response) = ui.allocate_exact_size(vec2(ui.available_width(), 30.0), Sense::click());
         response.widget_info(|| WidgetInfo::selected(Role::Tab, true, self.selected, self.text));
-        let rect = slot.shrink2(vec2(INSET, 0.0));
+        let rect = row_rect(slot, 10.0);
         let rest = if self.selected { theme.hover } else { Color32::TRANSPARENT };
         let fill = paint::state_fill(ui, &response, rest, theme.hover, theme.press);
         let painter = ui.painter();
@@ -168,7 +170,7 @@ impl<'a> ChatRow<'a> {
     pub fn show(self, ui: &mut Ui) -> (Response, Option<ChatRowAction>) {
         let theme = Theme::of(ui);
         let (slot, response) = ui.allocate_exact_size(vec2(ui.available_width(), 30.0), Sense::click());
-        let rect = slot.shrink2(vec2(INSET, 0.0));
+        let rect = row_rect(slot, 10.0);
         if let Some(draft) = self.renaming {
             let action = rename(ui, rect, &response, draft);
             return (response, action);
@@ -210,7 +212,7 @@ fn rename(ui: &mut Ui, rect: egui::Rect, row: &Response, draft: &mut String) -> 
     if fresh {
         field = field.focus();
     }
-    let response = ui.scope_builder(egui::UiBuilder::new().max_rect(rect), |ui| ui.add(field)).inner;
+    let response = paint::over_down(ui, rect, |ui| ui.add(field));
     ui.data_mut(|d| d.insert_temp(first, true));
     if response.lost_focus() && !fresh {
         ui.data_mut(|d| d.remove::<bool>(first));

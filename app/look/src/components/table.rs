@@ -1,6 +1,6 @@
 //! Table rows on a grid of columns, and the option rows of the first run.
 
-use egui::{Align, Color32, CornerRadius, Layout, Rect, Response, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, text::LayoutJob, vec2};
+use egui::{Align, Color32, CornerRadius, Layout, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, text::LayoutJob, vec2};
 
 use crate::{Icon, Theme, Type, motion, paint};
 
@@ -101,13 +101,10 @@ impl TableRow {
             Align::Max => Layout::right_to_left(Align::Center),
             _ => Layout::left_to_right(Align::Center),
         };
-        Some(
-            ui.scope_builder(UiBuilder::new().max_rect(rect).layout(layout), |ui| {
-                ui.set_clip_rect(ui.clip_rect().intersect(rect.expand2(vec2(8.0, 0.0))));
-                add(ui)
-            })
-            .inner,
-        )
+        Some(paint::over(ui, rect, layout, |ui| {
+            ui.set_clip_rect(ui.clip_rect().intersect(rect.expand2(vec2(8.0, 0.0))));
+            add(ui)
+        }))
     }
 
     /// Leave the next cell empty.
@@ -222,7 +219,7 @@ impl OptionRow<'_> {
         if let Some((text, tone, icon)) = self.chip {
             let width = Type::LABEL.galley(ui, text, theme.t1).size().x + 30.0;
             let place = Rect::from_min_size(pos2(end - width, middle - 10.0), vec2(width, 20.0));
-            ui.put(place, super::Chip::new(text).tone(tone).icon(icon));
+            paint::over_down(ui, place, |ui| ui.add(super::Chip::new(text).tone(tone).icon(icon)));
             end = place.left() - 12.0;
         }
         let left = rect.left() + 44.0;

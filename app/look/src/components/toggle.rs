@@ -145,10 +145,10 @@ fn thumb(ui: &Ui, id: egui::Id, to: Rect) -> Rect {
 /// The round mark of a chosen or unchosen option, 16 × 16. Paint only: the row carries the role.
 pub fn radio_mark(ui: &Ui, center: egui::Pos2, on: bool) {
     let theme = Theme::of(ui);
+    let rect = Rect::from_center_size(center, vec2(16.0, 16.0));
     if on {
-        ui.painter().circle_stroke(center, 5.5, Stroke::new(5.0, theme.accent));
+        ui.painter().rect_stroke(rect, CornerRadius::same(8), Stroke::new(5.0, theme.accent), StrokeKind::Inside);
     } else {
-        let rect = Rect::from_center_size(center, vec2(16.0, 16.0));
         ui.painter()
             .rect_stroke(rect, CornerRadius::same(8), Stroke::new(1.5, theme.t3), StrokeKind::Inside);
     }

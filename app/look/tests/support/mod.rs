@@ -27,7 +27,7 @@ impl Shot {
     pub(crate) fn name(self) -> String {
         let theme = if self.dark { "dark" } else { "light" };
         let size = if self.width < 1280.0 {
-            format!("-{}x{}", self.width, self.height)
+            format!("-{:.0}x{:.0}", self.width, self.height)
         } else {
             String::new()
         };
