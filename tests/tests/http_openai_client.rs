@@ -1,6 +1,8 @@
 //! OpenAI's own clients against the server. They are installed once, under `target/tmp/clients`, from the package
 //! registries; where that is impossible the test fails and says what is missing.
 
+#![allow(clippy::unwrap_used)]
+
 use dspark_protocol::{
     EngineError, Prompt,
     double::{Script, start},
@@ -116,7 +118,10 @@ fn counting() -> Script {
                     std::thread::sleep(Duration::from_millis(600));
                     Err(EngineError::Compute("scripted".into()))
                 }
-                Some("FAIL LONG") => Err(EngineError::ContextOverflow { prompt: 9000, window: 8192 }),
+                Some("FAIL LONG") => Err(EngineError::ContextOverflow {
+                    prompt: 9000,
+                    window: 8192,
+                }),
                 _ => Ok(text.clone()),
             }
         }),
@@ -133,9 +138,13 @@ fn the_python_client_is_at_home() {
     };
     let server = Running::new(config, counting());
     let output = run(
-        Command::new(python)
-            .arg(scripts().join("openai_client.py"))
-            .args(["--base-url", &server.base_url(), "--api-key", KEY, "--scripted"]),
+        Command::new(python).arg(scripts().join("openai_client.py")).args([
+            "--base-url",
+            &server.base_url(),
+            "--api-key",
+            KEY,
+            "--scripted",
+        ]),
         "the OpenAI Python client",
     );
     let said = String::from_utf8_lossy(&output.stdout);
@@ -154,14 +163,18 @@ fn the_javascript_client_is_at_home() {
     once(&folder, &manifest, || {
         fs::copy(&manifest, folder.join("package.json")).unwrap();
         run(
-            Command::new("npm").args(["install", "--silent", "--no-audit", "--no-fund"]).current_dir(&folder),
+            Command::new("npm")
+                .args(["install", "--silent", "--no-audit", "--no-fund"])
+                .current_dir(&folder),
             "installing the OpenAI JavaScript client (it needs the package registry)",
         );
     });
     fs::copy(scripts().join("openai_client.mjs"), folder.join("openai_client.mjs")).unwrap();
     let server = Running::new(ServeConfig::default(), counting());
     let output = run(
-        Command::new("node").args(["openai_client.mjs", &server.base_url()]).current_dir(&folder),
+        Command::new("node")
+            .args(["openai_client.mjs", &server.base_url()])
+            .current_dir(&folder),
         "the OpenAI JavaScript client",
     );
     assert!(String::from_utf8_lossy(&output.stdout).contains("all checks passed"));

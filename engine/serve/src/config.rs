@@ -73,7 +73,7 @@ impl Default for ServeConfig {
             body_limit: 64 << 20,
             max_queue: 32,
             keep_alive: Duration::from_secs(15),
-            stall_after: Duration::from_secs(120),
+            stall_after: Duration::from_mins(2),
             read_timeout: Duration::from_secs(30),
             default_max_tokens: 2048,
             max_tokens_cap: 32_768,

@@ -12,16 +12,16 @@ pub(crate) struct ApiError {
     /// The exact class, for programs.
     pub(crate) code: Option<&'static str>,
     /// The request field at fault.
-    pub(crate) param: Option<String>,
-    pub(crate) message: String,
+    pub(crate) param: Option<Box<str>>,
+    pub(crate) message: Box<str>,
     /// Seconds, where trying again makes sense.
-    pub(crate) retry_after: Option<u64>,
+    pub(crate) retry_after: Option<u32>,
     /// What Anthropic's clients match on, where their wording is contractual.
-    pub(crate) anthropic_message: Option<String>,
+    pub(crate) anthropic_message: Option<Box<str>>,
 }
 
 impl ApiError {
-    pub(crate) fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, kind: &'static str, message: impl Into<Box<str>>) -> Self {
         Self {
             status,
             kind,
@@ -34,21 +34,21 @@ impl ApiError {
     }
 
     /// A 400 about one field.
-    pub(crate) fn invalid(param: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn invalid(param: &str, message: impl Into<Box<str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", message).param(param)
     }
 
     /// A 400 about a body that is not a request at all.
-    pub(crate) fn bad_body(message: impl Into<String>) -> Self {
+    pub(crate) fn bad_body(message: impl Into<Box<str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", message)
     }
 
     /// A 400 about a field that other servers honour and this one does not.
-    pub(crate) fn unsupported(param: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn unsupported(param: &str, message: impl Into<Box<str>>) -> Self {
         Self::invalid(param, message).code("unsupported_parameter")
     }
 
-    pub(crate) fn unavailable(code: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn unavailable(code: &'static str, message: impl Into<Box<str>>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", message).code(code)
     }
 
@@ -62,7 +62,7 @@ impl ApiError {
         self
     }
 
-    pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
+    pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self
     }
@@ -79,7 +79,7 @@ impl From<EngineError> for ApiError {
             EngineError::ContextOverflow { prompt, window } => {
                 let anthropic = format!("prompt is too long: {prompt} tokens > {window} maximum");
                 Self {
-                    anthropic_message: Some(anthropic.clone()),
+                    anthropic_message: Some(anthropic.as_str().into()),
                     ..Self::invalid(
                         "messages",
                         format!(
@@ -93,7 +93,7 @@ impl From<EngineError> for ApiError {
             EngineError::Template(_) => Self::invalid("messages", message).code("template_error"),
             EngineError::Busy { retry_after_s, .. } => Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message)
                 .code("rate_limit_exceeded")
-                .retry_after(retry_after_s.max(1)),
+                .retry_after(u32::try_from(retry_after_s).unwrap_or(u32::MAX).max(1)),
             EngineError::Unsupported { .. } => Self::bad_body(message).code("unsupported_parameter"),
             EngineError::Load { .. } | EngineError::File { .. } => {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message).code("model_load_failed")

@@ -95,9 +95,8 @@ impl Running {
 
     /// Waits briefly for the first event, so that what is wrong with a request can still be a status code.
     pub(crate) async fn settle(&mut self) -> Result<(), ApiError> {
-        match tokio::time::timeout(FIRST_EVENT, self.next()).await {
-            Ok(event) => self.peeked = Some(event?),
-            Err(_) => tracing::debug!(route = self.route, "the engine is slow to take a request"),
+        if let Ok(event) = tokio::time::timeout(FIRST_EVENT, self.next()).await {
+            self.peeked = Some(event?);
         }
         Ok(())
     }

@@ -39,9 +39,9 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
         client: registry::client_name(request.headers().get(header::USER_AGENT).and_then(|agent| agent.to_str().ok())),
     };
     request.extensions_mut().insert(asker.clone());
-    let (cors, allowed) = match admit(&app, &request) {
-        Ok(cors) => (cors, Ok(())),
-        Err(Refusal { error, cors }) => (cors, Err(error)),
+    let (cors, allowed) = match place(&app, &request) {
+        Ok(cors) => (cors, credentials(&app, &request)),
+        Err(error) => (None, Err(error)),
     };
     let asked = CorsAsk::of(request.headers());
     let mut response = match (allowed, &method) {
@@ -85,29 +85,23 @@ fn render(error: &ApiError, dialect: Dialect, request_id: &str, headers: &Header
     response
 }
 
-struct Refusal {
-    error: ApiError,
-    cors: Option<HeaderValue>,
-}
-
-/// What `Access-Control-Allow-Origin` may say, or why the request goes no further.
-fn admit(app: &App, request: &Request) -> Result<Option<HeaderValue>, Refusal> {
+/// Where the request comes from: what `Access-Control-Allow-Origin` may say, or why it goes no further.
+fn place(app: &App, request: &Request) -> Result<Option<HeaderValue>, ApiError> {
     let config = &app.config;
-    let refuse = |error| Refusal { error, cors: None };
-    let host = host(request).map_err(refuse)?;
+    let host = host(request)?;
     if !host_allowed(&host, app.exposed, config) {
-        return Err(refuse(forbidden(
+        return Err(forbidden(
             "forbidden_host",
             format!(
                 "the Host `{host}` is not one this server answers to: use localhost or 127.0.0.1, or allow it (`--allowed-host {host}`)"
             ),
-        )));
+        ));
     }
     // The setting opens the inference routes; what changes the server stays closed to pages.
     let any_page = config.any_origin && !request.uri().path().starts_with("/admin");
-    let cors = match request.headers().get(header::ORIGIN) {
-        None => any_page.then(|| HeaderValue::from_static("*")),
-        Some(_) if any_page => Some(HeaderValue::from_static("*")),
+    match request.headers().get(header::ORIGIN) {
+        None => Ok(any_page.then(|| HeaderValue::from_static("*"))),
+        Some(_) if any_page => Ok(Some(HeaderValue::from_static("*"))),
         Some(value) => {
             let text = value.to_str().unwrap_or_default();
             let authority = request
@@ -116,18 +110,21 @@ fn admit(app: &App, request: &Request) -> Result<Option<HeaderValue>, Refusal> {
                 .and_then(|host| host.to_str().ok())
                 .unwrap_or_default();
             if !origin_allowed(text, authority, config) {
-                return Err(refuse(forbidden(
+                return Err(forbidden(
                     "forbidden_origin",
                     format!("pages from `{text}` may not use this server: allow the origin (`--cors-origin {text}`) if you trust it"),
-                )));
+                ));
             }
-            Some(value.clone())
+            Ok(Some(value.clone()))
         }
-    };
-    let refuse = |error| Refusal { error, cors: cors.clone() };
-    let open = matches!(*request.method(), Method::HEAD | Method::OPTIONS)
-        || (request.method() == Method::GET && request.uri().path() == "/health");
-    if let Some(key) = config.api_key.as_ref().filter(|_| !open)
+    }
+}
+
+/// Whether it may do what it asks: the key, and a browser's declared content type.
+fn credentials(app: &App, request: &Request) -> Result<(), ApiError> {
+    let probe = matches!(*request.method(), Method::HEAD | Method::OPTIONS);
+    let open = probe || (request.method() == Method::GET && request.uri().path() == "/health");
+    if let Some(key) = app.config.api_key.as_ref().filter(|_| !open)
         && !key.allows(request.headers())
     {
         let error = ApiError::new(
@@ -135,16 +132,16 @@ fn admit(app: &App, request: &Request) -> Result<Option<HeaderValue>, Refusal> {
             "authentication_error",
             "a valid API key is required: send it as `Authorization: Bearer <key>` or `x-api-key: <key>`",
         );
-        return Err(refuse(error.code("invalid_api_key")));
+        return Err(error.code("invalid_api_key"));
     }
     if request.method() == Method::POST && from_browser(request.headers()) && !is_json(request.headers()) {
-        return Err(refuse(ApiError::new(
+        return Err(ApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "invalid_request_error",
             "a web page must send `Content-Type: application/json`",
-        )));
+        ));
     }
-    Ok(cors)
+    Ok(())
 }
 
 fn forbidden(kind: &'static str, message: String) -> ApiError {

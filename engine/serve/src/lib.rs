@@ -24,6 +24,8 @@
 //! # mod anyhow_like { pub type Result = std::result::Result<(), Box<dyn std::error::Error>>; }
 //! ```
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 mod auth;
 pub mod config;
 mod dialect;

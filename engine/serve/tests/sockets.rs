@@ -1,5 +1,7 @@
 //! What only a real socket shows: disconnects, keep-alive, slow and silent peers, stopping, and the port.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::{Live, eventually, frames, hi, live, read_until};

@@ -83,7 +83,7 @@ impl Levels {
     }
 }
 
-/// The codec's probe for tests and for requests without a model: everything goes.
+/// What the loaded model's template takes, where there is one to ask.
 pub(crate) fn levels_now(engine: &dspark_protocol::EngineHandle, efforts: &Efforts, model: &Arc<ModelInfo>) -> Option<Levels> {
     let codec = engine.codec().ok()?;
     Some(efforts.of(model, codec.as_ref().as_ref()))

@@ -85,6 +85,6 @@ fn tune(stream: &TcpStream) -> std::io::Result<()> {
         .with_retries(3);
     socket.set_tcp_keepalive(&probes)?;
     #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(Duration::from_secs(60)))?;
+    socket.set_tcp_user_timeout(Some(Duration::from_mins(1)))?;
     Ok(())
 }

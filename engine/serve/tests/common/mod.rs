@@ -1,5 +1,5 @@
 //! Shared by the server's tests: a scripted engine behind a router, or behind a real socket.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 
 use axum::{
     body::Body,

@@ -193,14 +193,13 @@ fn refuse_tools(fields: &mut Fields<'_>) -> Result<(), ApiError> {
     let legacy = fields.array("functions")?.is_some_and(|functions| !functions.is_empty());
     let legacy_off = fields.get("function_call").is_some_and(|call| call == "none");
     match (mode, named) {
-        (None | Some("auto" | "none"), _) => {}
         (Some("required"), false) | (Some("function"), true) if !tools => {
             return Err(ApiError::invalid(
                 "tool_choice",
                 "`tool_choice` asks for a call, but `tools` offers no function",
             ));
         }
-        (Some("required"), false) | (Some("function"), true) => {}
+        (None | Some("auto" | "none"), _) | (Some("required"), false) | (Some("function"), true) => {}
         (Some(other), _) => {
             return Err(ApiError::invalid(
                 "tool_choice",
