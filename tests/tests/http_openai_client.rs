@@ -3,8 +3,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+use dspark_engine::hub::{self, Hub, Job};
 use dspark_protocol::{
-    EngineError, Prompt,
+    EngineError, EngineHandle, LoadEvent, LoadRequest, Prompt,
     double::{Script, start},
 };
 use dspark_serve::{ApiKey, ServeConfig, Server, ServerControl};
@@ -80,12 +81,12 @@ fn python() -> PathBuf {
 struct Running(ServerControl);
 
 impl Running {
-    fn new(config: ServeConfig, script: Script) -> Self {
+    fn new(config: ServeConfig, engine: EngineHandle) -> Self {
         let (send, control) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Runtime::new().unwrap();
             runtime.block_on(async {
-                let server = Server::bind(ServeConfig { port: 0, ..config }, start(script)).await.unwrap();
+                let server = Server::bind(ServeConfig { port: 0, ..config }, engine).await.unwrap();
                 send.send(server.control()).unwrap();
                 server.serve(std::future::pending()).await;
             });
@@ -136,7 +137,7 @@ fn the_python_client_is_at_home() {
         api_key: ApiKey::new(KEY),
         ..ServeConfig::default()
     };
-    let server = Running::new(config, counting());
+    let server = Running::new(config, start(counting()));
     let output = run(
         Command::new(python).arg(scripts().join("openai_client.py")).args([
             "--base-url",
@@ -170,7 +171,7 @@ fn the_javascript_client_is_at_home() {
         );
     });
     fs::copy(scripts().join("openai_client.mjs"), folder.join("openai_client.mjs")).unwrap();
-    let server = Running::new(ServeConfig::default(), counting());
+    let server = Running::new(ServeConfig::default(), start(counting()));
     let output = run(
         Command::new("node")
             .args(["openai_client.mjs", &server.base_url()])
@@ -178,4 +179,45 @@ fn the_javascript_client_is_at_home() {
         "the OpenAI JavaScript client",
     );
     assert!(String::from_utf8_lossy(&output.stdout).contains("all checks passed"));
+}
+
+/// The real engine with the starter model (98 MB, fetched once).
+fn starter() -> EngineHandle {
+    let engine = dspark_engine::start(dspark_engine::EngineOptions::default());
+    let found = hub::block_on(Hub::from_env().starter(&Job::silent()))
+        .unwrap()
+        .unwrap_or_else(|error| panic!("this test needs the starter model: {error}"));
+    let loading = engine.load(LoadRequest {
+        name: "starter".into(),
+        path: found.path,
+        warm_up: true,
+        ..LoadRequest::default()
+    });
+    let mut loading = loading.unwrap();
+    while let Some(event) = loading.next_blocking() {
+        match event {
+            LoadEvent::Ready(_) => return engine,
+            LoadEvent::Failed(error) => panic!("{error}"),
+            LoadEvent::Stage { .. } => {}
+        }
+    }
+    panic!("the engine ended while it loaded the starter model");
+}
+
+/// The same checks, answered by a model.
+#[test]
+fn the_python_client_talks_to_the_starter_model() {
+    let python = python();
+    let engine = starter();
+    let server = Running::new(ServeConfig::default(), engine.clone());
+    let output = run(
+        Command::new(python)
+            .arg(scripts().join("openai_client.py"))
+            .args(["--base-url", &server.base_url()]),
+        "the OpenAI Python client against the starter model",
+    );
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("14 checks passed"), "{said}");
+    drop(server);
+    engine.shutdown();
 }
