@@ -18,7 +18,7 @@ use dspark_protocol::{
 use mlx_rs::{error::Exception, memory};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Most alternatives that log-probabilities may list.
@@ -144,6 +144,27 @@ struct Decoded {
     ids: Vec<u32>,
     forwards: usize,
     seconds: f64,
+    /// Building and scheduling graphs.
+    graph: Duration,
+    /// Waiting for the device.
+    wait: Duration,
+}
+
+impl Decoded {
+    /// Where the time of a round goes, on average, in microseconds; `host` is what MLX has no part in.
+    fn report(&self, request: u64) {
+        let per_round = |seconds: f64| seconds * 1e6 / self.forwards.max(1) as f64;
+        let (graph, wait) = (self.graph.as_secs_f64(), self.wait.as_secs_f64());
+        let host = (self.seconds - graph - wait).max(0.0);
+        tracing::debug!(
+            target: "dspark_engine::rounds",
+            request,
+            rounds = self.forwards,
+            host_us = per_round(host),
+            graph_us = per_round(graph),
+            wait_us = per_round(wait),
+        );
+    }
 }
 
 impl Admitted {
@@ -187,6 +208,7 @@ impl Admitted {
             end = Some(self.decode(command, &mut sequence, &mut decoded, &mut timings, began, model, shop)?);
         }
         let finish = self.ending(end.unwrap_or(End::Length), command, shop);
+        decoded.report(command.id);
         timings.decode = decoded.seconds;
         usage.completion_tokens = decoded.ids.len();
 
@@ -278,7 +300,7 @@ impl Admitted {
             }
             let last = decoded.ids.len() + 1 >= self.budget;
             if pipelined && !last && ahead.is_none() {
-                ahead = Some(sequence.step(&drawn, &self.sampler).map_err(compute)?);
+                ahead = Some(timed(&mut decoded.graph, || sequence.step(&drawn, &self.sampler)).map_err(compute)?);
                 sequence.was_fed(id);
             }
             let logprobs = match request.logprobs {
@@ -311,15 +333,15 @@ impl Admitted {
             drawn = match ahead.take() {
                 Some(next) => next,
                 None => {
-                    let next = sequence.step(&drawn, &self.sampler).map_err(compute)?;
+                    let next = timed(&mut decoded.graph, || sequence.step(&drawn, &self.sampler)).map_err(compute)?;
                     sequence.was_fed(id);
                     next
                 }
             };
             if pipelined && decoded.ids.len() + 1 < self.budget {
-                ahead = Some(sequence.step(&drawn, &self.sampler).map_err(compute)?);
+                ahead = Some(timed(&mut decoded.graph, || sequence.step(&drawn, &self.sampler)).map_err(compute)?);
             }
-            id = drawn.read().map_err(compute)?;
+            id = timed(&mut decoded.wait, || drawn.read()).map_err(compute)?;
             if ahead.is_some() {
                 sequence.was_fed(id);
             }
@@ -348,6 +370,14 @@ impl Admitted {
             None => finish,
         }
     }
+}
+
+/// Runs something and adds how long it took.
+fn timed<T>(total: &mut Duration, work: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let done = work();
+    *total += begun.elapsed();
+    done
 }
 
 /// Plain decoding is what runs; why, where something else was asked for.
