@@ -161,3 +161,70 @@ pub(crate) fn entries(added: &AddedVocabulary, normalizer: Option<&impl Normaliz
     entries.sort_by_key(|entry| entry.id);
     entries
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::{fs, path::Path, sync::LazyLock};
+
+    static KINDS: LazyLock<Vec<(&str, Tokenizer, Vec<Entry>)>> = LazyLock::new(|| {
+        ["byte", "llama2", "gemma", "metaspace"]
+            .into_iter()
+            .map(|name| {
+                let (tokenizer, entries) = load(name);
+                (name, tokenizer, entries)
+            })
+            .collect()
+    });
+
+    fn load(name: &str) -> (Tokenizer, Vec<Entry>) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/tokenizers/{name}.json"));
+        let tokenizer = Tokenizer::from_bytes(fs::read(path).unwrap()).unwrap();
+        let entries = entries(tokenizer.get_added_vocabulary(), tokenizer.get_normalizer());
+        (tokenizer, entries)
+    }
+
+    fn mixed_text() -> impl Strategy<Value = String> {
+        let parts = prop_oneof![
+            3 => "[ -~]{0,12}",
+            2 => "\\PC{0,6}",
+            1 => "[ \n\t]{1,5}",
+            3 => prop::sample::select(vec![
+                "<|im_start|>", "<|im_end|>", "<|end|>", "<|end|>  ", "<s>", "</s>", "<unk>", "<think>", "</think>", "[INST]", "Å-unit",
+                "A\u{30a}-unit", "<bos>", "<end_of_turn>", "\n\n", "<b>", "▁▁", "    ", "<|im_", "end|>", "<0x41>",
+            ]).prop_map(str::to_owned),
+        ];
+        prop::collection::vec(parts, 0..8).prop_map(|parts| parts.concat())
+    }
+
+    proptest! {
+        /// With everything accepted, our pipeline is the tokenizer's own, in every kind of tokenizer.
+        #[test]
+        fn giving_the_tokens_equals_finding_them(text in mixed_text()) {
+            for (name, tokenizer, entries) in KINDS.iter() {
+                let mut entries = entries.clone();
+                // As free tokens: nothing is guarded, so nothing is cut either.
+                for entry in &mut entries {
+                    entry.guard = Guard::Free;
+                }
+                let encoder = Encoder::new(&entries);
+                let (spans, _) = encoder.raw.scan(&text, |_, _| true);
+                let whole = tokenizer.encode_fast(text.as_str(), false).unwrap();
+                prop_assert_eq!(encoder.encode_around(tokenizer, &text, &spans).unwrap(), whole.get_ids(), "{}", name);
+            }
+        }
+
+        /// With nothing accepted, no special token comes out, and the text stays the same.
+        #[test]
+        fn ordinary_text_never_becomes_a_special_token(text in mixed_text()) {
+            for (name, tokenizer, entries) in KINDS.iter() {
+                let encoder = Encoder::new(entries);
+                let ids = encoder.encode(tokenizer, &text, |entry, _| entry.guard != Guard::Turn).unwrap();
+                // `<unk>` also comes from characters that the vocabulary lacks.
+                let unknown = tokenizer.token_to_id("<unk>");
+                prop_assert!(ids.iter().all(|id| !encoder.is_turn_mark(*id) || Some(*id) == unknown), "{}: {:?}", name, ids);
+            }
+        }
+    }
+}

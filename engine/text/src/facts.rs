@@ -28,6 +28,7 @@ pub struct TemplateFacts {
 }
 
 impl TemplateFacts {
+    /// Tries the template with a dozen small conversations.
     pub(crate) fn probe(renderer: &Renderer, specials: &BTreeMap<String, String>) -> Self {
         let render = |options: &TemplateOptions| render(renderer, specials, &[Message::user("x")], options);
         let plain = TemplateOptions::default();
@@ -118,6 +119,21 @@ fn render(renderer: &Renderer, specials: &BTreeMap<String, String>, messages: &[
 fn tool() -> serde_json::Value {
     let parameters = json!({"type": "object", "properties": {"x": {"type": "string", "description": "x"}}, "required": ["x"]});
     json!({"type": "function", "function": {"name": TOOL, "description": "x", "parameters": parameters}})
+}
+
+/// Does the template go beyond its limits even on one word?
+pub(crate) fn is_hopeless(renderer: &Renderer, specials: &BTreeMap<String, String>) -> bool {
+    let conversation = Conversation {
+        messages: &[Message::user("x")],
+        options: &TemplateOptions::default(),
+        generation_prompt: true,
+        specials,
+        end_mark: None,
+    };
+    let rendered = renderer
+        .select(conversation.options)
+        .render(conversation.context(&Plain), conversation.size());
+    matches!(rendered, Err(crate::TextError::TemplateLimit { .. }))
 }
 
 /// What the template writes by itself around a plain conversation, and around one with everything in it.

@@ -79,8 +79,11 @@ impl Matcher {
                     took_all = false;
                     continue;
                 }
+                // The search goes on behind the token's own text, not behind the blanks that it swallows, so that
+                // spans may overlap there, as they do in the library.
+                next = end;
                 let start = if entry.lstrip {
-                    text[..at].trim_end().len().max(free_from)
+                    text[..at].trim_end().len().max(free_from).min(end)
                 } else {
                     at
                 };
@@ -93,7 +96,7 @@ impl Matcher {
                     range: start..end,
                     id: entry.id,
                 });
-                (free_from, next) = (end, end);
+                free_from = end;
                 break;
             }
             at = next;

@@ -97,8 +97,13 @@ impl Tokenizer {
         }
 
         let renderer = Renderer::new(&folder.templates, clock);
-        let mut facts = TemplateFacts::default();
-        if let Ok(Some(renderer)) = &renderer {
+        let mut facts = TemplateFacts {
+            has_template: matches!(renderer, Ok(Some(_))),
+            ..TemplateFacts::default()
+        };
+        if let Ok(Some(renderer)) = &renderer
+            && !facts::is_hopeless(renderer, &folder.specials)
+        {
             facts = TemplateFacts::probe(renderer, &folder.specials);
             let (turns, inner) = facts::own_words(renderer, &folder.specials);
             let seen = Encoder::new(&entries);

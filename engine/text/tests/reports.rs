@@ -12,11 +12,19 @@ use support::{Folder, byte_level, data, family, sentence_pieces, spelled, vocabu
 fn case(id: &str) -> Value {
     let lines = fs::read_to_string(data("reports.jsonl")).unwrap();
     let cases = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    cases.into_iter().find(|case| case["id"] == id).unwrap_or_else(|| panic!("no case {id}"))
+    cases
+        .into_iter()
+        .find(|case| case["id"] == id)
+        .unwrap_or_else(|| panic!("no case {id}"))
 }
 
 fn strings(value: &Value) -> Vec<String> {
-    value.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+    value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|text| text.as_str().unwrap().to_owned())
+        .collect()
 }
 
 fn messages(value: &Value) -> Vec<Message> {
@@ -30,7 +38,11 @@ fn messages(value: &Value) -> Vec<Message> {
             "developer" => Role::System,
             role => serde_json::from_value(json!(role)).unwrap(),
         };
-        Message { role, content, ..Message::user("") }
+        Message {
+            role,
+            content,
+            ..Message::user("")
+        }
     };
     value.as_array().unwrap().iter().map(of).collect()
 }
@@ -64,7 +76,9 @@ fn ct_012_arguments_are_an_object() {
 #[test]
 fn ct_013_content_is_text() {
     let case = case("ct-013-content-parts");
-    let text = template_of(&case).render_chat(&messages(&case["given"]["messages"]), &plain()).unwrap();
+    let text = template_of(&case)
+        .render_chat(&messages(&case["given"]["messages"]), &plain())
+        .unwrap();
     assert_eq!(text, case["expect"]["rendered"].as_str().unwrap());
 }
 
@@ -84,7 +98,10 @@ fn ct_015_the_date_is_local_and_padded() {
     let case = case("ct-015-strftime");
     let folder = Folder::with("byte").template(case["given"]["template"].as_str().unwrap());
     let tokenizer = Tokenizer::load_with_clock(folder.0.path(), || "2026-03-07T23:30:00[Pacific/Auckland]".parse().unwrap()).unwrap();
-    assert_eq!(tokenizer.render_chat(&[], &plain()).unwrap(), case["expect"]["rendered"].as_str().unwrap());
+    assert_eq!(
+        tokenizer.render_chat(&[], &plain()).unwrap(),
+        case["expect"]["rendered"].as_str().unwrap()
+    );
 }
 
 #[test]
@@ -99,19 +116,30 @@ fn ct_016_a_template_bomb_goes_off_harmlessly() {
         let start = Instant::now();
         let error = tokenizer.encode_chat(&messages(&case["given"]["messages"]), &plain()).unwrap_err();
         println!("{:?} for {source:.60}", start.elapsed());
-        assert!(matches!(EngineError::from(error.clone()), EngineError::Template(_)), "{source}: {error}");
+        assert!(
+            matches!(EngineError::from(error.clone()), EngineError::Template(_)),
+            "{source}: {error}"
+        );
         assert!(EngineError::from(error).to_string().contains("chat template"));
     }
 }
 
 #[test]
 fn st_001_to_004_characters_arrive_whole() {
-    for id in ["st-001-emoji-split", "st-002-cjk-three-ways", "st-003-invalid-then-space", "st-004-space-token-then-rest"] {
+    for id in [
+        "st-001-emoji-split",
+        "st-002-cjk-three-ways",
+        "st-003-invalid-then-space",
+        "st-004-space-token-then-rest",
+    ] {
         let case = case(id);
         let tokens: Vec<String> = strings(&case["given"]["token_bytes_hex"])
             .iter()
             .map(|hex| {
-                let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect();
+                let bytes: Vec<u8> = (0..hex.len())
+                    .step_by(2)
+                    .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+                    .collect();
                 spelled(&bytes)
             })
             .collect();
@@ -140,18 +168,35 @@ fn assert_deltas(case: &Value, tokenizer: &Tokenizer, tokens: usize) {
 #[test]
 fn st_009_a_special_token_in_a_question_is_text() {
     let case = case("st-009-special-token-name-in-text");
-    let tokenizer = with_template("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}{{ '<|im_start|>assistant\n' }}");
-    let prompt = tokenizer.chat_prompt(&[Message::user(case["given"]["user_text"].as_str().unwrap())], &plain()).unwrap();
-    for (token, name) in [("<|im_start|>", "count_of_id(<|im_start|>)"), ("<|im_end|>", "count_of_id(<|im_end|>)")] {
+    let tokenizer = with_template(
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}{{ '<|im_start|>assistant\n' }}",
+    );
+    let prompt = tokenizer
+        .chat_prompt(&[Message::user(case["given"]["user_text"].as_str().unwrap())], &plain())
+        .unwrap();
+    for (token, name) in [
+        ("<|im_start|>", "count_of_id(<|im_start|>)"),
+        ("<|im_end|>", "count_of_id(<|im_end|>)"),
+    ] {
         let id = tokenizer.token_id(token).unwrap();
-        assert_eq!(prompt.ids.iter().filter(|found| **found == id).count() as u64, case["expect"][name].as_u64().unwrap());
+        assert_eq!(
+            prompt.ids.iter().filter(|found| **found == id).count() as u64,
+            case["expect"][name].as_u64().unwrap()
+        );
     }
     assert_eq!(tokenizer.decode(&prompt.ids), prompt.text);
 }
 
 #[test]
 fn ss_stop_strings_hold_back_no_more_than_needed() {
-    for id in ["ss-001-split", "ss-003-minimal-hold", "ss-004-tail-release", "ss-005-earliest", "ss-006-inside-token", "ss-007-unicode"] {
+    for id in [
+        "ss-001-split",
+        "ss-003-minimal-hold",
+        "ss-004-tail-release",
+        "ss-005-earliest",
+        "ss-006-inside-token",
+        "ss-007-unicode",
+    ] {
         let case = case(id);
         let mut scanner = StopScanner::new(strings(&case["given"]["stop"]));
         let mut deltas = Vec::new();
@@ -170,7 +215,11 @@ fn ss_stop_strings_hold_back_no_more_than_needed() {
         deltas.resize(expected.len(), String::new());
         assert_eq!(deltas, expected, "{id}");
         assert_eq!(deltas.concat(), case["expect"]["text"].as_str().unwrap(), "{id}");
-        assert_eq!(scanner.matched().is_some(), case["expect"]["matched_stop"].as_bool().unwrap(), "{id}");
+        assert_eq!(
+            scanner.matched().is_some(),
+            case["expect"]["matched_stop"].as_bool().unwrap(),
+            "{id}"
+        );
     }
 }
 
@@ -205,14 +254,19 @@ fn ag_002_a_late_system_message_stays_in_its_place() {
     let mut conversation = vec![Message::system(case["given"]["body"]["system"].as_str().unwrap())];
     conversation.extend(messages(&case["given"]["body"]["messages"]));
     let text = family("gemma").render_chat(&normalize(&conversation)[..2], &plain()).unwrap();
-    let places: Vec<usize> = strings(&case["expect"]["order"])[..3].iter().map(|part| text.find(part.as_str()).unwrap()).collect();
+    let places: Vec<usize> = strings(&case["expect"]["order"])[..3]
+        .iter()
+        .map(|part| text.find(part.as_str()).unwrap())
+        .collect();
     assert!(places.is_sorted(), "{text}");
 }
 
 #[test]
 fn ag_016_a_developer_is_a_system_message() {
     let case = case("ag-016-developer-role");
-    let text = template_of(&case).render_chat(&messages(&case["given"]["body"]["messages"]), &plain()).unwrap();
+    let text = template_of(&case)
+        .render_chat(&messages(&case["given"]["body"]["messages"]), &plain())
+        .unwrap();
     assert!(text.starts_with(case["expect"]["rendered_starts_with"].as_str().unwrap()));
 }
 
@@ -222,7 +276,10 @@ fn pc_001_turns_share_their_beginning() {
     let tokenizer = template_of(&case);
     let prompt = |turn: &str| {
         let turn = &case["given"][turn];
-        let options = TemplateOptions { enable_thinking: turn["enable_thinking"].as_bool(), ..plain() };
+        let options = TemplateOptions {
+            enable_thinking: turn["enable_thinking"].as_bool(),
+            ..plain()
+        };
         tokenizer.chat_prompt(&messages(&turn["messages"]), &options).unwrap()
     };
     let (first, second) = (prompt("turn1"), prompt("turn2"));
@@ -238,12 +295,30 @@ fn rp_005_thinking_off_means_off() {
     let case = case("rp-005-off-means-off");
     let tokenizer = template_of(&case);
     let extra = case["given"]["request"]["chat_template_kwargs"].as_object().unwrap().clone();
-    for options in [TemplateOptions { enable_thinking: Some(false), ..plain() }, TemplateOptions { extra, ..plain() }] {
+    for options in [
+        TemplateOptions {
+            enable_thinking: Some(false),
+            ..plain()
+        },
+        TemplateOptions { extra, ..plain() },
+    ] {
         let prompt = tokenizer.chat_prompt(&[Message::user("q")], &options).unwrap();
-        assert!(prompt.text.ends_with("<|im_start|>assistant\n<think></think>\n\n") || prompt.text.ends_with("<think>\n</think>\n\n"), "{}", prompt.text);
+        assert!(
+            prompt.text.ends_with("<|im_start|>assistant\n<think></think>\n\n") || prompt.text.ends_with("<think>\n</think>\n\n"),
+            "{}",
+            prompt.text
+        );
         assert_eq!(prompt.thinking, None);
         let close = tokenizer.token_id("</think>").unwrap();
         assert!(prompt.ids.contains(&close));
     }
-    assert_eq!(tokenizer.chat_prompt(&[Message::user("q")], &plain()).unwrap().thinking.unwrap().close, "</think>");
+    assert_eq!(
+        tokenizer
+            .chat_prompt(&[Message::user("q")], &plain())
+            .unwrap()
+            .thinking
+            .unwrap()
+            .close,
+        "</think>"
+    );
 }

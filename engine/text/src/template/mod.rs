@@ -1,9 +1,9 @@
 //! Chat templates with the semantics of Hugging Face `transformers`: Jinja with trimmed blocks, loop controls, Python's
 //! string methods and JSON. A template comes with a model and is not trusted: work, memory and output are bounded.
 
-pub(crate) mod python;
 #[cfg(test)]
 mod parity;
+pub(crate) mod python;
 pub(crate) mod source;
 
 use crate::{Result, TextError};
@@ -12,7 +12,7 @@ use std::io;
 
 /// Work for a conversation of no length: about a second at most. One unit is an instruction or 64 bytes of data, so
 /// this also bounds memory.
-const FUEL: u64 = 1_000_000;
+const FUEL: u64 = 2_000_000;
 /// Bytes of output beyond what the conversation itself accounts for.
 const OUTPUT: usize = 4 << 20;
 /// A template larger than this is not one.

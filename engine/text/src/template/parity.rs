@@ -24,7 +24,9 @@ fn clock() -> Clock {
 
 /// The rendering, or the error in the words of the template.
 fn outcome(template: Result<ChatTemplate, TextError>, context: Value) -> Result<String, String> {
-    template.and_then(|template| template.render(context, 0)).map_err(|error| error.to_string())
+    template
+        .and_then(|template| template.render(context, 0))
+        .map_err(|error| error.to_string())
 }
 
 fn message(case: &Json) -> Message {
@@ -46,7 +48,10 @@ fn message(case: &Json) -> Message {
 
 #[test]
 fn templates_render_as_in_transformers() {
-    let specials = BTreeMap::from([("bos_token".to_owned(), "<s>".to_owned()), ("eos_token".to_owned(), "</s>".to_owned())]);
+    let specials = BTreeMap::from([
+        ("bos_token".to_owned(), "<s>".to_owned()),
+        ("eos_token".to_owned(), "</s>".to_owned()),
+    ]);
     let cases = read("conversations.json");
     let mut checked = 0;
     for (name, expected) in read("rendered.json").as_object().unwrap() {
@@ -90,7 +95,9 @@ fn snippets_render_as_in_transformers() {
         let same = match &snippet["expect"] {
             Json::String(text) => got.as_ref() == Ok(text),
             // Whether it is an error is what counts; only the template's own errors have words of their own.
-            error => got.as_ref().is_err_and(|got| !source.contains("raise_exception") || error["error"] == **got),
+            error => got
+                .as_ref()
+                .is_err_and(|got| !source.contains("raise_exception") || error["error"] == **got),
         };
         if !same {
             wrong.push(format!("{source}\n  want {}\n  got  {got:?}", snippet["expect"]));
@@ -105,12 +112,19 @@ fn reported_templates_render_as_expected() {
     let mut checked = 0;
     for line in fs::read_to_string(data("reports.jsonl")).unwrap().lines() {
         let case: Json = serde_json::from_str(line).unwrap();
-        let (Some(source), Some(variables), Some(expected)) =
-            (case["given"]["template"].as_str(), case["given"].get("context"), case["expect"]["rendered"].as_str())
-        else {
+        let (Some(source), Some(variables), Some(expected)) = (
+            case["given"]["template"].as_str(),
+            case["given"].get("context"),
+            case["expect"]["rendered"].as_str(),
+        ) else {
             continue;
         };
-        assert_eq!(outcome(ChatTemplate::compile(source, clock()), json(variables, &Plain)).as_deref(), Ok(expected), "{}", case["id"]);
+        assert_eq!(
+            outcome(ChatTemplate::compile(source, clock()), json(variables, &Plain)).as_deref(),
+            Ok(expected),
+            "{}",
+            case["id"]
+        );
         checked += 1;
     }
     assert_eq!(checked, 10);

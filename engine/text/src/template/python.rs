@@ -27,7 +27,9 @@ pub(crate) fn install(env: &mut Environment<'_>, clock: Clock) {
     env.add_filter("int", int);
     env.add_filter("float", float);
     // To Python whatever has a length and can be indexed is a sequence, texts and dictionaries too.
-    env.add_test("sequence", |value: &Value| matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map));
+    env.add_test("sequence", |value: &Value| {
+        matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map)
+    });
     env.set_unknown_method_callback(methods);
 }
 
@@ -197,7 +199,9 @@ fn int(value: &Value, default: Option<Value>) -> Value {
     let parsed = match value.as_str().map(str::trim) {
         Some(text) => text.parse().ok().or_else(|| text.parse::<f64>().ok().map(|float| float as i64)),
         None if value.kind() == ValueKind::Bool => Some(i64::from(value.is_true())),
-        None => value.as_i64().or_else(|| f64::try_from(value.clone()).ok().map(|float| float as i64)),
+        None => value
+            .as_i64()
+            .or_else(|| f64::try_from(value.clone()).ok().map(|float| float as i64)),
     };
     parsed.map(Value::from).or(default).unwrap_or_else(|| Value::from(0))
 }

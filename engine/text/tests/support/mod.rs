@@ -60,7 +60,9 @@ pub(crate) fn family(template: &str) -> Tokenizer {
     Folder::with("byte").template(&source).json("tokenizer_config.json", &config).load()
 }
 
-pub(crate) const FAMILIES: [&str; 9] = ["chatml", "llama3", "qwen3", "gemma", "mistral", "phi", "deepseek", "channels", "prefill"];
+pub(crate) const FAMILIES: [&str; 9] = [
+    "chatml", "llama3", "qwen3", "gemma", "mistral", "phi", "deepseek", "channels", "prefill",
+];
 
 /// A vocabulary of exactly these entries, in order.
 pub(crate) fn vocabulary(tokens: &[String], decoder: Value) -> Tokenizer {
