@@ -187,6 +187,14 @@ class Checks:
             error = raises(openai.AuthenticationError, stranger.models.list)
             assert error.code == "invalid_api_key", error.body
 
+    def overflow(self):
+        window = self.health()["context_window"]
+        long = [{"role": "user", "content": "word " * window}]
+        for stream in (False, True):
+            error = raises(openai.BadRequestError, lambda: self.chat(long, stream=stream))
+            assert error.code == "context_length_exceeded" and error.param == "messages", error.body
+            assert f"maximum context length is {window} tokens" in error.message, error.message
+
     def disconnect(self):
         stream = self.chat(stream=True, max_tokens=2000, extra_body={"ignore_eos": True})
         for chunk in stream:
@@ -214,8 +222,6 @@ class Checks:
         stream = self.chat([{"role": "user", "content": "FAIL LATE"}], stream=True)
         late = raises(openai.APIError, lambda: list(stream))
         assert late.code == "engine_error" and "computation" in late.message, late
-        overflow = raises(openai.BadRequestError, lambda: self.chat([{"role": "user", "content": "FAIL LONG"}], stream=True))
-        assert overflow.code == "context_length_exceeded" and "maximum context length is" in overflow.message
 
 
 def raises(kind, call):
@@ -234,7 +240,7 @@ def main():
     options = parser.parse_args()
     checks = Checks(options.base_url, options.api_key)
     steps = ["models", "whole", "stream", "stream_helper", "logprobs", "stop", "limits", "seed", "choices", "extras", "messages",
-             "errors", "disconnect", "together"]
+             "errors", "overflow", "disconnect", "together"]
     for step in steps + ["scripted_failures"] * options.scripted:
         getattr(checks, step)()
         print("ok", step, flush=True)

@@ -8,11 +8,14 @@
 #![allow(clippy::print_stdout)]
 
 use dspark_protocol::{
-    Prompt,
+    EngineError, Prompt,
     double::{Script, start},
 };
 use dspark_serve::{ApiKey, ServeConfig, Server};
 use std::{error::Error, sync::Arc, time::Duration};
+
+/// What the double says of its context window; its words are its tokens.
+const WINDOW: usize = 8192;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -40,6 +43,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
             other => return Err(format!("unknown argument `{other}`").into()),
         }
     }
+    let answer = script.answer.clone();
+    script.answer = Arc::new(move |request| {
+        let words = match &request.prompt {
+            Prompt::Chat { messages, .. } => messages.iter().map(|message| message.content.split_whitespace().count()).sum(),
+            _ => 0,
+        };
+        if words >= WINDOW {
+            return Err(EngineError::ContextOverflow {
+                prompt: words,
+                window: WINDOW,
+            });
+        }
+        answer(request)
+    });
     let server = Server::bind(config, start(script)).await?;
     println!("{}", server.banner());
     server

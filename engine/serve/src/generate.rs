@@ -125,6 +125,8 @@ impl Running {
             Some(Event::Finished(summary)) => {
                 self.close();
                 self.app.ran_in(summary.effective_mode);
+                let (tokens, seconds) = (summary.usage.completion_tokens, summary.timings.prefill + summary.timings.decode);
+                tracing::debug!(route = self.route, tokens, seconds, finish = ?summary.finish, "generation finished");
                 if self.stopped && summary.finish == FinishReason::Cancelled {
                     return Err(state::stopping());
                 }

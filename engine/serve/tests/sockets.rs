@@ -81,6 +81,17 @@ async fn a_client_that_leaves_a_whole_reply_stops_the_engine() {
     cancelled_within(&live, Duration::from_secs(1)).await;
 }
 
+/// The end of a client's stream is the only sign of its leaving while a whole reply is being made, so a client that
+/// closes its sending half counts as gone.
+#[tokio::test]
+async fn a_half_closed_client_counts_as_gone() {
+    let live = live(ServeConfig::default(), endless()).await;
+    let mut stream = live.post(&hi()).await;
+    eventually(|| live.control.live().iter().any(|request| request.phase == Phase::Generating)).await;
+    stream.shutdown().await.unwrap();
+    cancelled_within(&live, Duration::from_secs(1)).await;
+}
+
 #[tokio::test]
 async fn a_client_that_leaves_during_prefill_stops_the_engine_before_its_first_token() {
     let script = Script {

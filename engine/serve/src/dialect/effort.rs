@@ -121,4 +121,51 @@ mod tests {
         assert_eq!(levels([true, false, false, false]).nearest(3), Some("low"));
         assert_eq!(levels([false; 4]).nearest(1), None);
     }
+
+    /// A template that knows some levels and refuses or ignores the rest.
+    struct Template {
+        known: &'static [&'static str],
+        refuses: bool,
+    }
+
+    impl PromptCodec for Template {
+        fn encode(&self, _: &dspark_protocol::Prompt) -> dspark_protocol::Result<Vec<u32>> {
+            Ok(Vec::new())
+        }
+
+        fn render(&self, _: &[Message], options: &TemplateOptions) -> dspark_protocol::Result<String> {
+            match options.reasoning_effort.as_deref() {
+                Some(level) if self.known.contains(&level) => Ok(format!("think {level}")),
+                Some(level) if self.refuses => Err(dspark_protocol::EngineError::Template(format!("no {level}"))),
+                _ => Ok("plain".into()),
+            }
+        }
+
+        fn decode(&self, _: &[u32]) -> String {
+            String::new()
+        }
+    }
+
+    #[test]
+    fn a_template_is_asked_what_it_takes() {
+        let strict = Levels::probe(&Template {
+            known: &["low", "medium", "xhigh"],
+            refuses: true,
+        });
+        assert_eq!(
+            strict,
+            Levels {
+                accepted: [true, true, false, true],
+                supported: true
+            }
+        );
+        let deaf = Levels::probe(&Template {
+            known: &[],
+            refuses: false,
+        });
+        assert!(!deaf.supported);
+        assert_eq!(deaf.nearest(2), None);
+        let refusing = Levels::probe(&Template { known: &[], refuses: true });
+        assert_eq!((refusing.supported, refusing.nearest(0)), (false, None));
+    }
 }

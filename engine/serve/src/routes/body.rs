@@ -51,7 +51,8 @@ async fn read(app: &App, mut body: Body, declared: Option<u64>) -> Result<Bytes,
         linger(body).await;
         return Err(too_large());
     }
-    let mut bytes = BytesMut::with_capacity(declared.map_or(0, |length| length as usize));
+    // A promise is not a body: only what arrives takes more than this.
+    let mut bytes = BytesMut::with_capacity(declared.map_or(0, |length| length.min(1 << 20) as usize));
     loop {
         let frame = tokio::time::timeout(app.config.read_timeout, body.frame()).await.map_err(|_| {
             ApiError::new(
