@@ -2,7 +2,11 @@
 //! row counts that take different kernels, rotation, attention and softmax, each against plain Rust in f64.
 
 use mlx_cpu::{Backend, KvCache, Mask, Positions, Rope, Weight};
-use mlx_rs::{Array, Dtype, error::Exception, ops::softmax_axis};
+use mlx_rs::{
+    Array, Dtype,
+    error::Exception,
+    ops::{concatenate, softmax_axis},
+};
 use std::time::{Duration, Instant};
 
 /// The machine computes wrong, or not at all.
@@ -27,11 +31,20 @@ pub fn run() -> Result<Duration, SelfTestError> {
         Backend::Cpu => Dtype::Float32,
         Backend::Cuda | Backend::Metal => Dtype::Bfloat16,
     };
-    products(dtype, &|x, weight| mlx_cpu::linear(x, weight))?;
+    products(dtype, packings(), &|x, weight| mlx_cpu::linear(x, weight))?;
     rotation()?;
     attention(dtype)?;
+    step(dtype)?;
     softmax()?;
     Ok(started.elapsed())
+}
+
+/// Bits and groups to try. CUDA compiles a kernel for each at its first use, for many seconds.
+fn packings() -> &'static [(usize, usize)] {
+    match mlx_cpu::backend() {
+        Backend::Cuda => &[(4, 64)],
+        Backend::Cpu | Backend::Metal => &[(4, 32), (4, 64), (8, 64)],
+    }
 }
 
 /// Reproducible numbers in [-1, 1).
@@ -92,13 +105,13 @@ fn tolerance(dtype: Dtype) -> f64 {
 type Product<'a> = &'a dyn Fn(&Array, &Weight) -> Result<Array, Exception>;
 
 /// Packed and dense products at 1 to 16 rows.
-fn products(dtype: Dtype, product: Product<'_>) -> Result<(), SelfTestError> {
+fn products(dtype: Dtype, packings: &[(usize, usize)], product: Product<'_>) -> Result<(), SelfTestError> {
     const OUTPUTS: usize = 32;
     const INPUTS: usize = 256;
     const ROWS: [usize; 8] = [1, 2, 3, 4, 5, 8, 12, 16];
     let mut numbers = Numbers(1);
     let x = numbers.list(16 * INPUTS);
-    for (bits, group) in [(4, 32), (4, 64), (8, 64)] {
+    for &(bits, group) in packings {
         let packed = Packed::new(&mut numbers, OUTPUTS, INPUTS, bits, group);
         for rows in ROWS {
             let what = format!("a {bits}-bit product of {rows} rows in groups of {group}");
@@ -272,6 +285,64 @@ fn attention(dtype: Dtype) -> Result<(), SelfTestError> {
     judge("attention over a tree", found(tree), &expected(true), tolerance(dtype))
 }
 
+/// A whole step, from joined projections to heads: the layouts that a model really uses.
+fn step(dtype: Dtype) -> Result<(), SelfTestError> {
+    const DIM: usize = 64;
+    const ROWS: usize = 12;
+    let (heads, kv_heads) = (4, 2);
+    let width = (heads + 2 * kv_heads) * DIM;
+    let qkv = Numbers(5).list(ROWS * width);
+    let turned = |row: usize, head: usize, d: usize| {
+        let pair = d % (DIM / 2);
+        let angle = row as f64 * 10_000f64.powf(-2.0 * pair as f64 / DIM as f64);
+        let at = |d: usize| f64::from(qkv[row * width + head * DIM + d]);
+        let (a, b) = (at(pair), at(pair + DIM / 2));
+        if d < DIM / 2 {
+            a * angle.cos() - b * angle.sin()
+        } else {
+            a * angle.sin() + b * angle.cos()
+        }
+    };
+    let mut expected = Vec::new();
+    for row in 0..ROWS {
+        for head in 0..heads {
+            let kv = head / (heads / kv_heads);
+            let score = |t: usize| (0..DIM).map(|d| turned(row, head, d) * turned(t, heads + kv, d)).sum::<f64>() / 8.0;
+            let weights: Vec<f64> = (0..=row).map(|t| score(t).exp()).collect();
+            let sum: f64 = weights.iter().sum();
+            let value = |t: usize, d: usize| f64::from(qkv[t * width + (heads + kv_heads + kv) * DIM + d]);
+            expected.extend((0..DIM).map(|d| weights.iter().enumerate().map(|(t, w)| w / sum * value(t, d)).sum::<f64>()));
+        }
+    }
+    let attention = mlx_cpu::Attention {
+        heads: heads as i32,
+        kv_heads: kv_heads as i32,
+        dim: DIM as i32,
+        scale: None,
+        q_norm: None,
+        k_norm: None,
+        rope: Some(Rope::with_base(10_000.0, DIM as i32, false)),
+        sinks: None,
+    };
+    let found = || {
+        let mut cache = KvCache::new(dtype, 64);
+        let mut heads = Vec::new();
+        // A block, then a row: two kernels.
+        for (from, to) in [(0, ROWS - 1), (ROWS - 1, ROWS)] {
+            let rows = array(&qkv[from * width..to * width], &[1, (to - from) as i32, width as i32], dtype)?;
+            heads.push(crate::decoder::attention::step(
+                &attention,
+                &rows,
+                &mut cache,
+                Positions::From(from as i32),
+                Mask::Causal,
+            )?);
+        }
+        concatenate(&heads, 1)
+    };
+    judge("a step of attention", found(), &expected, tolerance(dtype))
+}
+
 fn softmax() -> Result<(), SelfTestError> {
     let x: Vec<f32> = Numbers(4).list(1000).iter().map(|x| x * 30.0 + 100.0).collect();
     let max = x.iter().copied().fold(f32::MIN, f32::max);
@@ -314,8 +385,8 @@ mod tests {
             } => quantized_matmul(x, w, scales, biases, true, *group, *bits),
             Weight::Dense { .. } => mlx_cpu::linear(x, weight),
         };
-        products(Dtype::Float32, &stock).unwrap();
-        let error = products(Dtype::Bfloat16, &stock).unwrap_err().to_string();
+        products(Dtype::Float32, packings(), &stock).unwrap();
+        let error = products(Dtype::Bfloat16, packings(), &stock).unwrap_err().to_string();
         assert!(
             error.starts_with("this machine computes wrong: a 4-bit product of 1 rows") && error.contains("MLX_DSPARK_DEVICE=cpu"),
             "{error}"
@@ -325,7 +396,7 @@ mod tests {
     #[test]
     fn one_wrong_row_or_a_nan_is_enough() {
         let spoilt = |value: f32| {
-            products(Dtype::Float32, &move |x, weight| {
+            products(Dtype::Float32, packings(), &move |x, weight| {
                 let y = mlx_cpu::linear(x, weight)?;
                 let mut noise = vec![0.0; y.size()];
                 if x.dim(0) == 12 {

@@ -172,6 +172,15 @@ fn raw(what: &str, call: impl FnOnce(*mut mlx_sys::mlx_array, mlx_sys::mlx_strea
     }
 }
 
+/// The same values in dense rows.
+#[allow(unsafe_code)]
+pub(crate) fn contiguous(x: &Array) -> Result<Array> {
+    // SAFETY: the handle lives through the call, which copies what it keeps.
+    raw("to copy rows", |out, stream| unsafe {
+        mlx_sys::mlx_contiguous(out, x.as_ptr(), false, stream)
+    })
+}
+
 #[allow(unsafe_code)]
 fn float_product(x: &Array, w: &Array, scales: &Array, packing: Packing) -> Result<Array> {
     let y = raw("a quantized product", |out, stream| {
