@@ -133,6 +133,7 @@ impl Bridge {
                     cancel.cancel();
                 }
             }
+            Effect::CancelAll => self.engine.cancel_all(),
             Effect::CountTokens { revision, prompt } => self.counting.set((revision, prompt)),
             Effect::Load(request) => self.load(request),
             Effect::CancelLoad => self.load_cancel.cancel(),
@@ -184,7 +185,6 @@ impl Bridge {
             StoreWrite::DeleteSession(session) => store.delete_session(session),
             StoreWrite::RestoreSession(session) => store.restore_session(session),
             StoreWrite::Add(message) => store.insert_message(message),
-            StoreWrite::Append { message, text } => store.append(message, text),
             StoreWrite::Finish { message, state, meta } => store.finish(message, state, *meta),
             StoreWrite::Resume(message) => store.resume(message),
             StoreWrite::Activate { session, parent, child } => store.activate(session, parent, child),
@@ -234,10 +234,16 @@ impl Bridge {
             }
         };
         self.turns.insert(message, generation.canceller());
-        let inbox = self.inbox.clone();
+        let (inbox, store) = (self.inbox.clone(), self.store.clone());
         thread("answer", move || {
             let mut last = false;
             while let Some(next) = generation.next_blocking() {
+                // Saved here and not in the window's turn: a hidden or busy window must not cost text in a crash.
+                if let (Event::Delta(delta), Some(store)) = (&next, &store)
+                    && !delta.text.is_empty()
+                {
+                    store.append(message, delta.text.as_str());
+                }
                 last = matches!(next, Event::Finished(_) | Event::Failed(_));
                 inbox.push(event(message, next));
             }

@@ -534,10 +534,6 @@ fn event(state: &mut State, message: i64, event: Event, out: &mut Vec<Effect>) {
             {
                 message.text.push_str(&delta.text);
             }
-            out.push(Effect::Store(StoreWrite::Append {
-                message,
-                text: delta.text,
-            }));
         }
         Event::Finished(summary) => {
             let finished = match summary.finish {

@@ -21,6 +21,8 @@ pub enum Msg {
     },
     Open(String),
     Copy(String),
+    /// Stop every reply, whoever asked for it.
+    StopEverything,
     CloseWindow,
     ShowWindow,
     Quit,
@@ -43,6 +45,7 @@ pub enum Effect {
         request: Box<Request>,
     },
     CancelTurn(i64),
+    CancelAll,
     CountTokens {
         revision: u64,
         prompt: Prompt,
@@ -77,7 +80,8 @@ pub enum Focus {
     Rename,
 }
 
-/// A change to the chats.
+/// A change to the chats. Streaming text is not among them: the thread that receives it saves it, whatever the
+/// window is doing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StoreWrite {
     CreateSession { id: i64, title: String },
@@ -86,7 +90,6 @@ pub enum StoreWrite {
     DeleteSession(i64),
     RestoreSession(i64),
     Add(Message),
-    Append { message: i64, text: String },
     Finish { message: i64, state: MessageState, meta: Box<Meta> },
     Resume(i64),
     Activate { session: i64, parent: Option<i64>, child: i64 },

@@ -16,6 +16,7 @@ pub use chat::{Chat, ChatMsg, Draft, Edit, Live, Phase};
 pub use message::{Effect, Focus, Msg, StoreWrite};
 pub use models::{Choice, ModelsMsg, Fetching, LoadFailure, Loading, Models};
 pub use reasoning::{Parts, split as split_reasoning};
+pub(crate) use settings::serve;
 pub use settings::{ServerState, SettingsMsg, SettingsPage};
 pub use sidebar::{Rename, Sidebar, SidebarMsg};
 pub use status::{Status, status, tray_title};
@@ -175,6 +176,12 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
         Msg::Notice { title, body } => state.toasts.push(Toast::warning(title, body)),
         Msg::Open(url) => out.push(Effect::OpenUrl(url)),
         Msg::Copy(text) => out.push(Effect::Copy(text)),
+        Msg::StopEverything => {
+            for live in state.lives.values_mut() {
+                live.cancelled = true;
+            }
+            out.push(Effect::CancelAll);
+        }
         Msg::CloseWindow => {
             if state.settings.general.keep_running && state.tray {
                 state.window_visible = false;

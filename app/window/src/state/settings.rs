@@ -31,7 +31,7 @@ pub enum SettingsMsg {
     Changed(Box<Settings>),
     ServerAnswer(Result<String, ServerFailure>),
     /// Pause or go on, from the tray.
-    PauseServer(bool),
+    TogglePause,
     UsePort(u16),
 }
 
@@ -73,14 +73,18 @@ pub(super) fn update(state: &mut State, message: SettingsMsg, out: &mut Vec<Effe
                 }
             };
         }
-        SettingsMsg::PauseServer(true) => {
-            state.server = ServerState::Paused;
-            out.push(Effect::StopServer);
-        }
-        SettingsMsg::PauseServer(false) => {
-            state.settings.server.enabled = true;
-            serve(state, out);
-        }
+        SettingsMsg::TogglePause => match state.server {
+            ServerState::On(_) | ServerState::Starting => {
+                state.server = ServerState::Paused;
+                out.push(Effect::StopServer);
+            }
+            ServerState::Paused => serve(state, out),
+            ServerState::Off | ServerState::Failed(_) => {
+                state.settings.server.enabled = true;
+                serve(state, out);
+                save(state, out);
+            }
+        },
         SettingsMsg::UsePort(port) => {
             state.settings.server.port = port;
             serve(state, out);

@@ -1,0 +1,122 @@
+use dspark_sessions::{Finish, Message, MessageState, Meta, Role, Store, Usage, now};
+use std::{error::Error, path::Path};
+
+/// The chat that the pictures show; it is the newest.
+pub const FIRST: i64 = 9;
+/// Bytes of the reply after which the picture is taken.
+pub const PAUSE_AT: usize = 830;
+
+pub const QUESTION: &str =
+    "Pick the most meetings that don’t overlap from a list of spans. Rust, no crates, and tell me why greedy works.";
+
+pub const ANSWER: &str = "Sort by end time, then walk once and keep every span that starts at or after the last kept end.
+
+```rust
+pub fn max_disjoint(mut v: Vec<Span>) -> Vec<Span> {
+    v.sort_unstable_by_key(|s| s.end);
+    let mut last = 0;
+    v.retain(|s| {
+        let keep = s.start >= last;
+        if keep { last = s.end }   // half-open: touching is fine
+        keep
+    });
+    v
+}
+```
+
+The greedy choice is safe by exchange: take any optimal schedule and swap its first span for the one that ends earliest. It still \
+fits, because it ends no later, and the count is unchanged. Repeat from there and the optimal schedule turns into ours without losing \
+a meeting. Sorting costs `O(n log n)`; the walk is linear and in place, so no extra memory is needed beyond the sort itself.";
+
+/// What the engine says when one plays with it.
+pub const PLAY: &str = "Here is a **short tour** of what replies can hold.
+
+1. Numbered steps, with `inline code` and [a link](https://example.org).
+2. Tasks:
+   - [x] render a list
+   - [ ] forget nothing
+
+> A quote, for the record. 引用も、이모지도 😀 works.
+
+| Operation | Cost | Note |
+|:--|--:|---|
+| sort | O(n log n) | once |
+| walk | O(n) | in place |
+
+```python
+def merge(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    \"\"\"Join overlapping spans.\"\"\"
+    out = []
+    for start, end in sorted(spans):  # by start
+        if out and start <= out[-1][1]:
+            out[-1] = (out[-1][0], max(out[-1][1], end))
+        else:
+            out.append((start, end))
+    return out
+```
+
+That is all.";
+
+const OTHERS: [(&str, i64); 8] = [
+    ("Draft reply to landlord", 6 * 24 * 60),
+    ("Budget CSV to chart", 5 * 24 * 60),
+    ("Explain RoPE scaling", 4 * 24 * 60),
+    ("Regex for semver ranges", 3 * 24 * 60),
+    ("Trip plan, Lisbon in March", 25 * 60),
+    ("SQL window functions recap", 24 * 60),
+    ("Why is my matvec bound?", 40),
+    ("Rewrite the release notes", 20),
+];
+
+/// Fills the chats; the dates are set by hand afterwards, because the store only knows now.
+pub fn write(data: &Path) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let opened = Store::open(data)?;
+    let store = opened.store;
+    let mut message = 0;
+    let mut add = |session: i64, parent: Option<i64>, role: Role, text: &str, meta: Meta| {
+        message += 1;
+        store.insert_message(Message {
+            id: message,
+            session,
+            parent,
+            role,
+            text: text.into(),
+            state: MessageState::Done,
+            meta,
+            created_at: now(),
+            active_child: None,
+        });
+        message
+    };
+    for (index, (title, _)) in OTHERS.iter().enumerate() {
+        let id = index as i64 + 1;
+        store.insert_session(id, *title);
+        add(id, None, Role::User, title, Meta::default());
+    }
+    store.insert_session(FIRST, "Interval scheduling in Rust");
+    let question = add(FIRST, None, Role::User, QUESTION, Meta::default());
+    let meta = Meta {
+        model: Some("Qwen3-8B-8bit".into()),
+        usage: Some(Usage {
+            prompt: 726,
+            cached: 512,
+            completion: 268,
+            reasoning: 0,
+        }),
+        ttft: Some(0.42),
+        decode_rate: Some(28.4),
+        end_to_end_rate: Some(27.1),
+        finish: Some(Finish::Stop),
+        seed: Some(7),
+        ..Meta::default()
+    };
+    add(FIRST, Some(question), Role::Assistant, ANSWER, meta);
+    store.flush()?;
+    drop(store);
+    let db = rusqlite::Connection::open(data.join("chats.db"))?;
+    for (index, (_, minutes)) in OTHERS.iter().enumerate() {
+        let at = now() - minutes * 60_000;
+        db.execute("UPDATE session SET updated_at = ? WHERE id = ?", (at, index as i64 + 1))?;
+    }
+    Ok(())
+}

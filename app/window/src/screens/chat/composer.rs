@@ -1,0 +1,92 @@
+use super::{options, view::ChatView};
+use crate::{
+    shell::{keys, text::count},
+    state::{ChatMsg, Msg, Phase, State},
+};
+use dspark_look::{Button, Composer, ComposerState, Icon, SendKey};
+use egui::{Id, Ui};
+
+/// Where the text field is in the focus order.
+pub const COMPOSER: &str = "composer field";
+
+pub(super) fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Vec<Msg>) {
+    let id = Id::unique(COMPOSER);
+    let mut text = state.chat.draft.text.clone();
+    let model = state.engine.model.as_ref();
+    let coming = state.models.loading.is_some() || state.models.fetching.is_some();
+    let hint = match model {
+        Some(model) if state.chat.tree.is_empty() => format!("Message {}…", model.name),
+        Some(model) => format!("Reply to {}…", model.name),
+        None if coming => "Write now, it is sent as soon as the model is ready".into(),
+        None => "Load a model to start writing, or type now and it will wait".into(),
+    };
+    let note = note(state, coming);
+    let mode = if state.live().is_some() || state.chat.waiting {
+        ComposerState::Generating
+    } else if model.is_some() || coming {
+        ComposerState::Ready
+    } else {
+        ComposerState::Unavailable
+    };
+    let focused = ui.memory(|memory| memory.has_focus(id));
+    if keys::edits_last(ui, state, focused) {
+        out.push(Msg::Chat(ChatMsg::EditLast));
+    }
+    let window_height = ui.ctx().content_rect().height();
+    let shown = Composer {
+        text: &mut text,
+        hint: &hint,
+        note: &note,
+        state: mode,
+        send_key: SendKey::Enter,
+        window_height,
+        id,
+    }
+    .show(ui, |ui| tools(ui, state, view, out));
+    if text != state.chat.draft.text {
+        out.push(Msg::Chat(ChatMsg::Compose(text)));
+    }
+    if shown.send {
+        out.push(Msg::Chat(ChatMsg::Send));
+    }
+    if shown.stop {
+        out.push(Msg::Chat(ChatMsg::Stop));
+    }
+    if std::mem::take(&mut view.focus_composer) {
+        shown.field.request_focus();
+    }
+}
+
+/// `1,184 of 40,960`: the conversation with this text, of the context window.
+fn note(state: &State, coming: bool) -> String {
+    if state.chat.waiting {
+        return "Waiting for the model".into();
+    }
+    let Some(model) = &state.engine.model else {
+        return if coming { "Model on its way" } else { "No model yet" }.into();
+    };
+    let live = state.live().filter(|live| live.phase == Phase::Generating);
+    let live_tokens = live.map(|live| live.prompt.0 + live.tokens);
+    match live_tokens.or(state.chat.draft.tokens) {
+        Some(tokens) if tokens > model.context_window => format!("{} of {}, too long", count(tokens), count(model.context_window)),
+        Some(tokens) => format!("{} of {}", count(tokens), count(model.context_window)),
+        None => String::new(),
+    }
+}
+
+fn tools(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Vec<Msg>) {
+    let button = ui.add(Button::quiet("Options").small().icon(Icon::SlidersHorizontal));
+    if button.clicked() {
+        view.options_open = !view.options_open;
+    }
+    options::popup(&button, state, &mut view.options_open, out);
+    if state.engine.model.as_ref().is_some_and(|model| model.supports_thinking) {
+        let on = state.settings.chat.thinking;
+        let think = Button::quiet("Think").small().icon(Icon::Brain).detail(if on { "on" } else { "off" });
+        if ui.add(think).clicked() {
+            let mut settings = state.settings.clone();
+            settings.chat.thinking = !on;
+            out.push(Msg::Settings(crate::state::SettingsMsg::Changed(Box::new(settings))));
+        }
+    }
+}

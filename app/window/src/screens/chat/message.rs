@@ -1,0 +1,407 @@
+//! One message: the question in its bubble, the answer as a column with what can be done about it.
+
+use super::view::MessageView;
+use crate::{
+    markdown,
+    shell::text::{count, ordinal, seconds},
+    state::{ChatMsg, Live, Msg, Phase, State, split_reasoning},
+};
+use dspark_look::{
+    Button, Chip, ErrorCard, Icon, IconButton, ReasoningHead, Theme, Tile, Tone, Type, actions_row, paint_ring, progress_bar, reasoning, tip,
+    turn_tiles, user_message,
+};
+use dspark_sessions::{Finish, Message, MessageState};
+use egui::{Frame, Key, Layout, Margin, Stroke, TextEdit, Ui, UiBuilder, vec2};
+
+pub(super) fn question(ui: &mut Ui, state: &State, stored: &Message, focus: &mut bool, out: &mut Vec<Msg>) {
+    if let Some(edit) = state.chat.edit.as_ref().filter(|edit| edit.message == stored.id) {
+        return editor(ui, state, &edit.text, focus, out);
+    }
+    let top = ui.cursor().top();
+    let response = user_message(ui, &stored.text);
+    ui.add_space(2.0);
+    let row = egui::Rect::from_min_max(egui::pos2(ui.max_rect().left(), top), egui::pos2(ui.max_rect().right(), response.rect.bottom() + 14.0));
+    let hovered = ui.rect_contains_pointer(row);
+    let alternatives = state.chat.tree.alternatives(stored.id);
+    let busy = state.live().is_some();
+    // At the left of the bubble, so that showing them moves nothing.
+    let place = egui::Rect::from_min_max(
+        egui::pos2(row.left(), response.rect.center().y - 13.0),
+        egui::pos2(response.rect.left() - 8.0, response.rect.center().y + 13.0),
+    );
+    let builder = UiBuilder::new().max_rect(place).layout(Layout::right_to_left(egui::Align::Center));
+    ui.scope_builder(builder, |ui| {
+        ui.spacing_mut().item_spacing.x = 2.0;
+        if alternatives.ids.len() > 1 {
+            stepper(ui, stored.id, alternatives.index, alternatives.ids.len(), busy, out);
+        }
+        let focused = ui.memory(|memory| memory.focused().is_some_and(|id| ui.data(|data| data.get_temp::<egui::Id>(id)) == Some(ui.scope_id())));
+        ui.set_opacity(if hovered || focused { 1.0 } else { 0.0 });
+        let mut button = |ui: &mut Ui, icon: Icon, label: &str, message: ChatMsg| {
+            let response = ui.add(IconButton::new(icon, label).small().enabled(!busy || matches!(message, ChatMsg::CopyMessage(_))));
+            ui.data_mut(|data| data.insert_temp(response.id, ui.scope_id()));
+            if response.clicked() {
+                out.push(Msg::Chat(message));
+            }
+        };
+        button(ui, Icon::Trash, "Delete message", ChatMsg::Delete(stored.id));
+        button(ui, Icon::Copy, "Copy message", ChatMsg::CopyMessage(stored.id));
+        button(ui, Icon::PencilSimple, "Edit message", ChatMsg::StartEdit(stored.id));
+    });
+}
+
+/// `‹ 2/3 ›` between alternatives. Added from the right.
+fn stepper(ui: &mut Ui, id: i64, index: usize, count: usize, busy: bool, out: &mut Vec<Msg>) {
+    let theme = Theme::of(ui);
+    let rtl = ui.layout().prefer_right_to_left();
+    let mut step = |ui: &mut Ui, icon: Icon, label: &str, step: isize, enabled: bool| {
+        if ui.add(IconButton::new(icon, label).small().enabled(enabled && !busy)).clicked() {
+            out.push(Msg::Chat(ChatMsg::Alternative { message: id, step }));
+        }
+    };
+    let words = format!("{}/{count}", index + 1);
+    let next = |ui: &mut Ui, step: &mut dyn FnMut(&mut Ui, Icon, &str, isize, bool)| step(ui, Icon::CaretRight, "Next alternative", 1, index + 1 < count);
+    let previous = |ui: &mut Ui, step: &mut dyn FnMut(&mut Ui, Icon, &str, isize, bool)| step(ui, Icon::CaretLeft, "Previous alternative", -1, index > 0);
+    if rtl {
+        next(ui, &mut step);
+        ui.label(Type::SMALL.rich(words, theme.t2));
+        previous(ui, &mut step);
+    } else {
+        previous(ui, &mut step);
+        ui.label(Type::SMALL.rich(words, theme.t2));
+        next(ui, &mut step);
+    }
+}
+
+fn editor(ui: &mut Ui, state: &State, text: &str, focus: &mut bool, out: &mut Vec<Msg>) {
+    let theme = Theme::of(ui);
+    let mut draft = text.to_owned();
+    Frame::new()
+        .fill(theme.raised)
+        .stroke(Stroke::new(1.0, theme.t3))
+        .corner_radius(dspark_look::space::radius::MESSAGE)
+        .inner_margin(Margin::symmetric(14, 10))
+        .show(ui, |ui| {
+            ui.set_width(ui.available_width());
+            ui.spacing_mut().item_spacing.y = 8.0;
+            let id = egui::Id::unique("edit message");
+            let mut layout = |ui: &Ui, text: &dyn egui::TextBuffer, width: f32| {
+                let mut job = egui::text::LayoutJob::single_section(text.as_str().into(), Type::PROSE.format(theme.t1));
+                job.wrap.max_width = width;
+                job.keep_trailing_whitespace = true;
+                ui.fonts_mut(|fonts| fonts.layout_job(job))
+            };
+            let response = ui.add(
+                TextEdit::multiline(&mut draft)
+                    .id(id)
+                    .frame(Frame::NONE)
+                    .desired_rows(1)
+                    .desired_width(f32::INFINITY)
+                    .layouter(&mut layout),
+            );
+            response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::MultilineTextInput, true, "Edit message"));
+            if std::mem::take(focus) {
+                response.request_focus();
+            }
+            let send = response.has_focus() && ui.input_mut(|input| input.consume_key(egui::Modifiers::COMMAND, Key::Enter));
+            dspark_look::controls(ui, |ui| {
+                dspark_look::from_right(ui, |ui| {
+                    let enabled = state.has_model() && !draft.trim().is_empty();
+                    if ui.add(Button::primary("Send").small().enabled(enabled).label("Send edited message")).clicked() || send {
+                        out.push(Msg::Chat(ChatMsg::EditText(draft.clone())));
+                        out.push(Msg::Chat(ChatMsg::SendEdit));
+                    }
+                    if ui.add(Button::quiet("Cancel").small()).clicked() {
+                        out.push(Msg::Chat(ChatMsg::CancelEdit));
+                    }
+                });
+            });
+        });
+    if draft != text && !out.iter().any(|message| matches!(message, Msg::Chat(ChatMsg::SendEdit | ChatMsg::CancelEdit))) {
+        out.push(Msg::Chat(ChatMsg::EditText(draft)));
+    }
+}
+
+pub(super) fn answer(ui: &mut Ui, state: &State, stored: &Message, view: &mut MessageView, live: Option<&Live>, last: bool, out: &mut Vec<Msg>) {
+    let start = ui.cursor().min;
+    let id = stored.id;
+    thoughts(ui, stored, view, live, out);
+    let writing = live.is_some_and(|live| live.phase == Phase::Generating);
+    if !view.answer.is_empty() {
+        let events = markdown::show(ui, &view.answer, &mut view.answer_blocks, false, writing);
+        out.extend(events.into_iter().map(happened));
+    }
+    if let Some(live) = live {
+        phase(ui, state, live);
+    }
+    if stored.state == MessageState::Failed && live.is_none() {
+        failure(ui, stored, out);
+    }
+    ui.add_space(8.0);
+    if last {
+        let figures = tiles(state, stored, live);
+        if !figures.is_empty() {
+            let tiles: Vec<Tile<'_>> = figures.iter().map(Figure::tile).collect();
+            turn_tiles(ui, &tiles, false);
+            ui.add_space(4.0);
+        }
+    }
+    if live.is_some() {
+        return;
+    }
+    let width = ui.max_rect().width();
+    let area = egui::Rect::from_min_max(start, egui::pos2(start.x + width, ui.cursor().top() + 30.0));
+    let hovered = ui.rect_contains_pointer(area);
+    let quiet = !matches!(stored.state, MessageState::Stopped | MessageState::Interrupted) && stored.meta.finish != Some(Finish::Length);
+    let alternatives = state.chat.tree.alternatives(id);
+    let visible = hovered || last || alternatives.ids.len() > 1 || !quiet;
+    actions_row(ui, visible, |ui| {
+        actions(ui, state, stored, last, (alternatives.index, alternatives.ids.len()), out);
+    });
+}
+
+fn happened(event: markdown::Event) -> Msg {
+    match event {
+        markdown::Event::Copy(text) => Msg::Copy(text),
+        markdown::Event::OpenLink(url) => Msg::Open(url),
+    }
+}
+
+fn thoughts(ui: &mut Ui, stored: &Message, view: &mut MessageView, live: Option<&Live>, out: &mut Vec<Msg>) {
+    if view.thoughts.is_empty() {
+        return;
+    }
+    let parts = split_reasoning(&stored.text);
+    let busy = live.is_some() && !parts.closed;
+    let took = stored
+        .meta
+        .reasoning_seconds
+        .or_else(|| live.and_then(|live| live.thought).map(|thought| thought.as_secs_f64()));
+    let value = took.map(|took| format!("{took:.1} s")).unwrap_or_default();
+    let words = match (busy, took) {
+        (true, _) => "Thinking",
+        (false, Some(_)) => "Thought for",
+        (false, None) => "Thoughts",
+    };
+    // Open while thoughts stream, folded when the answer begins, and as a person left it.
+    let mut open = view.thoughts_open.unwrap_or(busy);
+    let before = open;
+    let head = ReasoningHead {
+        words,
+        value: &value,
+        note: "",
+        busy,
+    };
+    let shown = reasoning(ui, &head, &mut open, |ui| {
+        ui.add_space(10.0);
+        markdown::show(ui, &view.thoughts, &mut view.thoughts_blocks, true, busy)
+    });
+    out.extend(shown.unwrap_or_default().into_iter().map(happened));
+    if open != before {
+        view.thoughts_open = Some(open);
+    }
+    ui.add_space(12.0);
+}
+
+/// What is going on before the first word.
+fn phase(ui: &mut Ui, state: &State, live: &Live) {
+    let theme = Theme::of(ui);
+    let words = match live.phase {
+        Phase::Generating => return,
+        _ if live.cancelled => "Stopping".to_owned(),
+        Phase::Submitted => "Starting".to_owned(),
+        Phase::Queued(position) => {
+            let other = state.engine.requests.iter().find(|request| !request.waiting).map(|request| request.client.as_str());
+            let who = other.map_or_else(String::new, |other| format!(". {other} is being answered first"));
+            format!("Queued, {} in line{who}", ordinal(position))
+        }
+        Phase::Prefilling { processed, total } => format!("Reading the prompt, {} of {} tokens", count(processed), count(total)),
+    };
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 8.0;
+        let (mark, response) = ui.allocate_exact_size(vec2(16.0, 22.0), egui::Sense::hover());
+        response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Status, true, &words));
+        paint_ring(ui, mark.center(), 14.0, theme.accent);
+        ui.label(Type::BASE.rich(&words, theme.t2));
+    });
+    if let Phase::Prefilling { processed, total } = live.phase
+        && total > 0
+    {
+        ui.add_space(6.0);
+        let bar = egui::Rect::from_min_size(ui.cursor().min, vec2(320.0_f32.min(ui.available_width()), 4.0));
+        ui.scope_builder(UiBuilder::new().max_rect(bar), |ui| {
+            progress_bar(ui, Some(processed as f32 / total as f32), theme.accent);
+        });
+    }
+}
+
+fn failure(ui: &mut Ui, stored: &Message, out: &mut Vec<Msg>) {
+    let cause = stored.meta.error.as_deref().unwrap_or("The reason was not recorded.");
+    if !stored.text.is_empty() {
+        ui.add_space(12.0);
+    }
+    let title = if stored.text.is_empty() { "No reply" } else { "The reply broke off" };
+    let card = ErrorCard {
+        title,
+        cause,
+        primary: "Retry",
+        details: "",
+    };
+    let action = card.show(ui);
+    if action.primary {
+        out.push(Msg::Chat(ChatMsg::Regenerate(stored.id)));
+    }
+    if action.copy {
+        out.push(Msg::Copy(format!("{title}: {cause}")));
+    }
+}
+
+fn actions(ui: &mut Ui, state: &State, stored: &Message, last: bool, (index, count): (usize, usize), out: &mut Vec<Msg>) {
+    let busy = state.live().is_some();
+    ui.spacing_mut().item_spacing.x = 2.0;
+    if count > 1 {
+        stepper(ui, stored.id, index, count, busy, out);
+        ui.add_space(4.0);
+    }
+    let mark = match (stored.state, stored.meta.finish) {
+        (MessageState::Stopped, _) => Some(("Stopped", "you stopped this reply; what was written is kept.")),
+        (MessageState::Interrupted, _) => Some(("Interrupted", "the app ended while this was being written.")),
+        (MessageState::Done, Some(Finish::Length)) => Some(("Cut off", "the largest reply length, or the context window, was reached.")),
+        _ => None,
+    };
+    if let Some((word, why)) = mark {
+        tip(ui.add(Chip::new(word).tone(Tone::Neutral)), word, why);
+        ui.add_space(4.0);
+        let can = state.has_model() && !busy && !stored.text.is_empty();
+        if ui.add(Button::secondary("Continue").small().icon(Icon::Play).enabled(can)).clicked() {
+            out.push(Msg::Chat(ChatMsg::Continue(stored.id)));
+        }
+        ui.add_space(4.0);
+    }
+    let mut button = |ui: &mut Ui, icon: Icon, label: &str, enabled: bool, message: ChatMsg| {
+        if ui.add(IconButton::new(icon, label).small().enabled(enabled)).clicked() {
+            out.push(Msg::Chat(message));
+        }
+    };
+    button(ui, Icon::Copy, "Copy reply", !stored.text.is_empty(), ChatMsg::CopyMessage(stored.id));
+    let can = state.has_model() && !busy;
+    button(ui, Icon::ArrowsClockwise, "Another answer", can, ChatMsg::Regenerate(stored.id));
+    if mark.is_none() && stored.state == MessageState::Failed && !stored.text.is_empty() {
+        button(ui, Icon::Play, "Continue reply", can, ChatMsg::Continue(stored.id));
+    }
+    button(ui, Icon::Trash, "Delete reply", !busy, ChatMsg::Delete(stored.id));
+    if !last && let Some(line) = one_line(stored) {
+        let info = ui.add(IconButton::new(Icon::Info, "Figures of this reply").small().no_tooltip());
+        tip(info, "This reply", &line);
+    }
+}
+
+/// A figure of a turn, with what it means.
+struct Figure {
+    label: &'static str,
+    value: String,
+    unit: String,
+    definition: &'static str,
+}
+
+impl Figure {
+    fn tile(&self) -> Tile<'_> {
+        Tile {
+            label: self.label,
+            value: &self.value,
+            unit: &self.unit,
+            definition: self.definition,
+        }
+    }
+}
+
+fn tiles(state: &State, stored: &Message, live: Option<&Live>) -> Vec<Figure> {
+    let meta = &stored.meta;
+    let ttft = live.map_or(meta.ttft, |live| live.first_token.map(|first| first.as_secs_f64()));
+    let prompt = live.map_or_else(
+        || meta.usage.map(|usage| (usage.prompt, usage.cached)),
+        |live| Some(live.prompt).filter(|(prompt, _)| *prompt > 0),
+    );
+    let rate = match (&state.engine.state, live) {
+        (dspark_protocol::EngineState::Generating { tokens_per_sec }, Some(live)) if live.phase == Phase::Generating => Some(*tokens_per_sec),
+        (_, Some(_)) => None,
+        (_, None) => meta.decode_rate,
+    };
+    let mut figures = Vec::new();
+    if let Some(ttft) = ttft {
+        figures.push(Figure {
+            label: "First token",
+            value: seconds(ttft),
+            unit: String::new(),
+            definition: "from sending to the first token, reading the prompt included.",
+        });
+    }
+    if let Some((prompt, cached)) = prompt.filter(|_| ttft.is_some()) {
+        figures.push(Figure {
+            label: "Prompt",
+            value: count(prompt),
+            unit: if cached > 0 { format!("{} cached", count(cached)) } else { "tokens".into() },
+            definition: "tokens the model read. Cached ones were kept from the turn before and cost nothing.",
+        });
+    }
+    if let Some(rate) = rate {
+        figures.push(Figure {
+            label: "Decode",
+            value: format!("{rate:.1}"),
+            unit: "tok/s".into(),
+            definition: "tokens per second after the first one. The time to read the prompt is not in it.",
+        });
+    }
+    if live.is_some() {
+        return figures;
+    }
+    if let Some(accept) = meta.accept {
+        figures.push(Figure {
+            label: "Accept",
+            value: format!("{accept:.2}"),
+            unit: "per round".into(),
+            definition: "tokens kept per run of the full model; 1 without drafts.",
+        });
+    }
+    if let Some(usage) = meta.usage {
+        figures.push(Figure {
+            label: "Reply",
+            value: count(usage.completion),
+            unit: match meta.finish {
+                Some(Finish::Length) => "tokens, cut off".into(),
+                Some(Finish::Cancelled) => "tokens, stopped".into(),
+                _ => "tokens".into(),
+            },
+            definition: "tokens written, and whether the model ended by itself.",
+        });
+    }
+    if let Some(rate) = meta.end_to_end_rate {
+        figures.push(Figure {
+            label: "End to end",
+            value: format!("{rate:.1}"),
+            unit: "tok/s".into(),
+            definition: "tokens per second over the whole turn, reading the prompt included.",
+        });
+    }
+    figures
+}
+
+fn one_line(stored: &Message) -> Option<String> {
+    let meta = &stored.meta;
+    let usage = meta.usage?;
+    let mut line = format!("{} tokens", count(usage.completion));
+    if let Some(rate) = meta.decode_rate {
+        line.push_str(&format!(" at {rate:.1} tok/s"));
+    }
+    if let Some(ttft) = meta.ttft {
+        line.push_str(&format!(", first after {}", seconds(ttft)));
+    }
+    if let Some(model) = &meta.model {
+        line.push_str(&format!(", by {model}"));
+    }
+    if let Some(seed) = meta.seed {
+        line.push_str(&format!(", seed {seed}"));
+    }
+    line.push('.');
+    Some(line)
+}

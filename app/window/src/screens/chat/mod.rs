@@ -1,0 +1,155 @@
+//! The chat screen: the conversation above, the composer below.
+
+mod composer;
+mod message;
+pub(crate) mod options;
+mod turn;
+mod view;
+
+pub use composer::COMPOSER;
+pub(crate) use options::sampling;
+pub use view::ChatView;
+
+use crate::state::{ChatMsg, Msg, State};
+use dspark_look::{Density, Theme, Type, column};
+use egui::{Frame, Panel, ScrollArea, Ui, vec2};
+
+const MARGIN: f32 = 44.0;
+
+pub fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Vec<Msg>) {
+    let density = Density::of(ui.ctx());
+    view.sync(state);
+    Panel::bottom("composer")
+        .frame(Frame::NONE)
+        .show_separator_line(false)
+        .resizable(false)
+        .show(ui, |ui| {
+            column(ui, density.chat_column(), MARGIN.min(24.0), |ui| composer::show(ui, state, view, out));
+            ui.add_space(18.0);
+        });
+    if state.is_first_run() {
+        ScrollArea::vertical().id_salt("first run").auto_shrink([false, false]).show(ui, |ui| {
+            column(ui, density.chat_column(), 24.0, |ui| super::first_run::show(ui, state, out));
+        });
+    } else if state.chat.tree.is_empty() {
+        empty(ui, state, density, out);
+    } else {
+        conversation(ui, state, view, density, out);
+    }
+}
+
+fn conversation(ui: &mut Ui, state: &State, view: &mut ChatView, density: Density, out: &mut Vec<Msg>) {
+    // Another chat has its own place to scroll to.
+    let salt = ("conversation", state.chat.session);
+    let area = ScrollArea::vertical().id_salt(salt).auto_shrink([false, false]).stick_to_bottom(true);
+    let to_end = std::mem::take(&mut view.to_end);
+    let shown = area.show(ui, |ui| {
+        column(ui, density.chat_column(), MARGIN.min(24.0), |ui| {
+            ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
+            ui.add_space(20.0);
+            turn::show(ui, state, view, out);
+            ui.add_space(28.0);
+            if to_end {
+                ui.scroll_to_cursor_animation(Some(egui::Align::BOTTOM), egui::style::ScrollAnimation::none());
+            }
+        });
+    });
+    let below = shown.content_size.y - shown.inner_rect.height() - shown.state.clamped_offset().y;
+    if below > 160.0 {
+        latest_button(ui, shown.inner_rect, view);
+    }
+}
+
+/// Floats above the composer while the end is out of sight.
+fn latest_button(ui: &mut Ui, over: egui::Rect, view: &mut ChatView) {
+    let theme = Theme::of(ui);
+    let place = egui::Rect::from_center_size(egui::pos2(over.center().x, over.bottom() - 26.0), vec2(32.0, 32.0));
+    let button = dspark_look::IconButton::new(dspark_look::Icon::ArrowDown, "Jump to latest")
+        .filled(theme.raised, theme.line2, egui::CornerRadius::same(16))
+        .side(32.0);
+    if ui.put(place, button).clicked() {
+        view.to_end = true;
+        ui.ctx().request_repaint();
+    }
+}
+
+/// A model and no words yet: three ways to begin.
+fn empty(ui: &mut Ui, state: &State, density: Density, out: &mut Vec<Msg>) {
+    let theme = Theme::of(ui);
+    let height = ui.available_height();
+    column(ui, density.chat_column(), 24.0, |ui| {
+        ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
+        ui.add_space((height * 0.3).max(24.0));
+        if let Some(loading) = &state.models.loading {
+            super::first_run::loading_card(ui, loading, out);
+            return;
+        }
+        let Some(model) = &state.engine.model else {
+            if dspark_look::empty_state(
+                ui,
+                dspark_look::Icon::Cube,
+                "No model is loaded",
+                "Choose one to go on. What you write waits for it.",
+                "Choose a model",
+            ) {
+                out.push(Msg::Models(crate::state::ModelsMsg::Picker(true)));
+            }
+            return;
+        };
+        ui.vertical_centered(|ui| {
+            ui.label(Type::TITLE.rich("What is on your mind?", theme.t1));
+            ui.add_space(4.0);
+            let line = format!("{} runs here. Nothing you write leaves this machine.", model.name);
+            ui.label(Type::PROSE.rich(line, theme.t2));
+        });
+        ui.add_space(24.0);
+        samples(ui, theme, out);
+    });
+}
+
+const SAMPLES: [(dspark_look::Icon, &str, &str); 3] = [
+    (
+        dspark_look::Icon::ChatCircle,
+        "Explain something",
+        "Explain why the sky is blue, in three short paragraphs for a curious ten-year-old.",
+    ),
+    (
+        dspark_look::Icon::CodeSimple,
+        "Write code",
+        "Write a Python function that merges overlapping intervals, with a short test.",
+    ),
+    (
+        dspark_look::Icon::Pi,
+        "Solve a problem",
+        "A train leaves at 9:40 and arrives at 13:05 with a stop of 25 minutes. How long did it move? Show the steps.",
+    ),
+];
+
+fn samples(ui: &mut Ui, theme: &Theme, out: &mut Vec<Msg>) {
+    let gap = 12.0;
+    let width = (ui.available_width() - 2.0 * gap) / 3.0;
+    ui.horizontal_top(|ui| {
+        ui.spacing_mut().item_spacing.x = gap;
+        for (icon, title, text) in SAMPLES {
+            let (rect, response) = ui.allocate_exact_size(vec2(width, 96.0), egui::Sense::click());
+            response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, title));
+            let fill = dspark_look::paint::state_fill(ui, &response, theme.panel, theme.raised, theme.hover);
+            dspark_look::paint::boxed(ui.painter(), rect, dspark_look::space::radius::CARD, fill, theme.line);
+            icon.paint(ui.painter(), rect.min + vec2(22.0, 24.0), 16.0, theme.t2);
+            let name = Type::CONTROL.ellipsis(ui, title, theme.t1, width - 52.0);
+            ui.painter().galley(rect.min + vec2(38.0, 14.0), name, theme.t1);
+            let mut job = egui::text::LayoutJob::single_section(text.into(), Type::SMALL.format(theme.t3));
+            job.wrap = egui::text::TextWrapping {
+                max_width: width - 28.0,
+                max_rows: 2,
+                ..egui::text::TextWrapping::default()
+            };
+            let lines = ui.fonts_mut(|fonts| fonts.layout_job(job));
+            ui.painter().galley(rect.min + vec2(14.0, 44.0), lines, theme.t3);
+            dspark_look::paint::focus_ring(ui, &response, rect, dspark_look::space::radius::CARD);
+            if response.clicked() {
+                out.push(Msg::Chat(ChatMsg::Compose(text.into())));
+            }
+        }
+    });
+}

@@ -1,0 +1,238 @@
+//! The first page: what this machine is, and which models sit well in it.
+
+use crate::{
+    bridge::{Fit, FitLevel, ModelEntry, Offer},
+    shell::{header::fetching_words, text::bytes},
+    state::{Choice, Loading, ModelsMsg, Msg, Screen, State},
+};
+use dspark_look::{
+    Button, ErrorCard, Icon, OptionRow, Progress, Theme, Tone, Type, card_flush, list_heading, paint, progress_row, tip,
+};
+use egui::{Key, Ui, vec2};
+
+pub fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
+    let theme = Theme::of(ui);
+    ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
+    ui.add_space(44.0);
+    let here = if cfg!(target_os = "macos") { "this Mac" } else { "this machine" };
+    ui.label(Type::TITLE.rich(format!("Pick a model for {here}"), theme.t1));
+    ui.add_space(4.0);
+    ui.add(egui::Label::new(Type::PROSE.rich(machine_line(state), theme.t2)).wrap());
+    ui.add_space(20.0);
+    if let Some(failure) = &state.models.failure {
+        let verb = if failure.download { "was not downloaded" } else { "did not load" };
+        let title = format!("{} {verb}", failure.name);
+        let card = ErrorCard {
+            title: &title,
+            cause: &failure.reason,
+            primary: "Try again",
+            details: "",
+        };
+        let action = card.show(ui);
+        if action.primary {
+            out.push(Msg::Models(ModelsMsg::Retry));
+        }
+        if action.copy {
+            out.push(Msg::Copy(format!("{title}: {}", failure.reason)));
+        }
+        ui.add_space(12.0);
+    }
+    if busy(ui, state, out) {
+        return;
+    }
+    choices(ui, state, out);
+    ui.add_space(16.0);
+    buttons(ui, state, out);
+    checks(ui, state);
+    ui.add_space(24.0);
+}
+
+fn machine_line(state: &State) -> String {
+    let machine = &state.engine.machine;
+    let mut line = String::new();
+    if !machine.device.is_empty() {
+        line = format!("{}, {:.0} GiB. ", machine.device, machine.ram as f64 / (1u64 << 30) as f64);
+    }
+    line.push_str("Everything below runs here, offline.");
+    line
+}
+
+/// A download or a load takes the place of the list.
+fn busy(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) -> bool {
+    if let Some(fetching) = &state.models.fetching {
+        let detail = if fetching.cancelled { "Cancelling".into() } else { fetching_words(fetching) };
+        let progress = Progress {
+            name: &fetching.name,
+            detail: &detail,
+            part: fetching.percent().map(|percent| f32::from(percent) / 100.0),
+            paused: false,
+            pausable: false,
+        };
+        if progress_row(ui, &progress).cancel {
+            out.push(Msg::Models(ModelsMsg::CancelFetch));
+        }
+        return true;
+    }
+    if let Some(loading) = &state.models.loading {
+        loading_card(ui, loading, out);
+        return true;
+    }
+    false
+}
+
+pub(crate) fn loading_card(ui: &mut Ui, loading: &Loading, out: &mut Vec<Msg>) {
+    use dspark_protocol::LoadStage as Stage;
+    let words = match loading.stage {
+        _ if loading.cancelled => "Cancelling".to_owned(),
+        Stage::Checking => "Checking the files".into(),
+        Stage::Reading if loading.total > 0 => format!("Reading weights, {} of {}", bytes(loading.done), bytes(loading.total)),
+        Stage::Reading => "Reading weights".into(),
+        Stage::Preparing => "Preparing the model".into(),
+        Stage::Calibrating => "Measuring what is fastest here; once per model".into(),
+        Stage::WarmingUp => "Warming up".into(),
+    };
+    // The bar goes on through the stages that count nothing.
+    let part = match loading.stage {
+        Stage::Checking => Some(0.02),
+        Stage::Reading => Some(0.05 + 0.75 * loading.part().unwrap_or(0.0)),
+        Stage::Preparing => Some(0.82),
+        Stage::Calibrating => Some(0.88),
+        Stage::WarmingUp => Some(0.94),
+    };
+    let progress = Progress {
+        name: &loading.name,
+        detail: &words,
+        part,
+        paused: false,
+        pausable: false,
+    };
+    if progress_row(ui, &progress).cancel {
+        out.push(Msg::Models(ModelsMsg::CancelLoad));
+    }
+}
+
+fn choices(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
+    let Some(survey) = &state.models.survey else {
+        card_flush(ui, |ui| list_heading(ui, "Looking for models on this machine"));
+        return;
+    };
+    card_flush(ui, |ui| {
+        let installed: Vec<&ModelEntry> = survey.installed.iter().take(4).collect();
+        if !installed.is_empty() {
+            list_heading(ui, "Already on disk");
+        }
+        for entry in installed {
+            let choice = Choice::Installed(entry.path.clone());
+            let detail = entry.problem.clone().unwrap_or_else(|| join(&entry.detail, &format!("found in {}", entry.source)));
+            let row = OptionRow {
+                name: &entry.name,
+                detail: &detail,
+                chip: chip(&entry.fit),
+                figures: ("Use now", "no download"),
+                selected: state.models.choice.as_ref() == Some(&choice),
+                enabled: entry.problem.is_none(),
+            };
+            option(ui, row, choice, out);
+        }
+        let ram = state.engine.machine.ram as f64 / (1u64 << 30) as f64;
+        if survey.offers.is_empty() {
+            return;
+        }
+        if ram >= 1.0 {
+            list_heading(ui, &format!("Recommended for {ram:.0} GiB"));
+        } else {
+            list_heading(ui, "Recommended");
+        }
+        for offer in &survey.offers {
+            offer_row(ui, state, offer, out);
+        }
+    });
+}
+
+fn offer_row(ui: &mut Ui, state: &State, offer: &Offer, out: &mut Vec<Msg>) {
+    let choice = Choice::Offer(offer.id.clone());
+    let size = if offer.bytes > 0 { bytes(offer.bytes) } else { "size unknown".into() };
+    let note = if offer.starter { "small and quick to get" } else { "download" };
+    let row = OptionRow {
+        name: &offer.name,
+        detail: &offer.detail,
+        chip: chip(&offer.fit),
+        figures: (&size, note),
+        selected: state.models.choice.as_ref() == Some(&choice),
+        enabled: offer.fit.level != FitLevel::TooBig,
+    };
+    option(ui, row, choice, out);
+}
+
+fn option(ui: &mut Ui, row: OptionRow<'_>, choice: Choice, out: &mut Vec<Msg>) {
+    let response = row.show(ui);
+    if response.double_clicked() {
+        out.push(Msg::Models(ModelsMsg::Choose(choice)));
+        out.push(Msg::Models(ModelsMsg::Start));
+    } else if response.clicked() {
+        out.push(Msg::Models(ModelsMsg::Choose(choice)));
+    }
+}
+
+fn join(first: &str, second: &str) -> String {
+    if first.is_empty() { second.into() } else { format!("{first}, {second}") }
+}
+
+pub(crate) fn chip(fit: &Fit) -> Option<(&str, Tone, Icon)> {
+    let (tone, icon) = match fit.level {
+        FitLevel::Unknown => return None,
+        FitLevel::Well | FitLevel::Fits => (Tone::Ok, Icon::Check),
+        FitLevel::Limited => (Tone::Warn, Icon::CircleHalf),
+        FitLevel::TooBig => (Tone::Bad, Icon::Prohibit),
+    };
+    Some((fit.words.as_str(), tone, icon))
+}
+
+fn buttons(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
+    dspark_look::controls(ui, |ui| {
+        if ui.add(Button::quiet("Use a folder").icon(Icon::FolderOpen)).clicked() {
+            out.push(Msg::Show(Screen::Models));
+        }
+        dspark_look::from_right(ui, |ui| {
+            let words = match (&state.models.choice, &state.models.survey) {
+                (Some(Choice::Installed(path)), Some(survey)) => {
+                    survey.installed.iter().find(|entry| entry.path == *path).map(|entry| format!("Load {}", entry.name))
+                }
+                (Some(Choice::Offer(id)), Some(survey)) => survey.offers.iter().find(|offer| offer.id == *id).map(|offer| format!("Get {}", offer.name)),
+                _ => None,
+            };
+            let enabled = words.is_some();
+            let words = words.unwrap_or_else(|| "Load".into());
+            let pressed = ui.memory(|memory| memory.focused().is_none()) && ui.input(|input| input.key_pressed(Key::Enter));
+            if ui.add(Button::primary(&words).detail("⏎").enabled(enabled)).clicked() || (pressed && enabled) {
+                out.push(Msg::Models(ModelsMsg::Start));
+            }
+            if ui.add(Button::quiet("Skip for now")).clicked() {
+                out.push(Msg::Models(ModelsMsg::Skip));
+            }
+        });
+    });
+}
+
+fn checks(ui: &mut Ui, state: &State) {
+    let Some(survey) = state.models.survey.as_ref().filter(|survey| !survey.checks.is_empty()) else {
+        return;
+    };
+    let theme = Theme::of(ui);
+    ui.add_space(26.0);
+    let y = ui.cursor().top();
+    paint::hline(ui.painter(), ui.max_rect().x_range(), y, theme.line);
+    ui.add_space(15.0);
+    ui.horizontal_wrapped(|ui| {
+        ui.spacing_mut().item_spacing = vec2(6.0, 6.0);
+        for check in &survey.checks {
+            let (icon, color) = if check.ok { (Icon::CheckCircleFill, theme.ok) } else { (Icon::WarningFill, theme.warn) };
+            icon.show(ui, 14.0, color);
+            let label = ui.label(Type::SMALL.rich(&check.words, theme.t2));
+            if !check.reason.is_empty() {
+                tip(label, &check.words, &check.reason);
+            }
+            ui.add_space(16.0);
+        }
+    });
+}

@@ -1,0 +1,6 @@
+//! The screens. Each draws a [`crate::state::State`] and says what a person did.
+
+pub mod chat;
+pub mod first_run;
+pub mod models;
+pub mod settings;

@@ -1,0 +1,283 @@
+use super::SettingsView;
+use crate::{
+    bridge::ServerFailure,
+    screens::chat::sampling,
+    settings::{Settings, ThemeChoice},
+    shell::{
+        keys::{self, MAP},
+        picker::expand,
+    },
+    state::{ModelsMsg, Msg, ServerState, SettingsMsg, SettingsPage, State},
+};
+use dspark_look::{
+    Button, Chip, Icon, IconButton, SettingsRow, Slider, TextField, Theme, Tone, Type, command_strip, segmented, settings_group, toggle,
+};
+use egui::{Frame, TextEdit, Ui, vec2};
+
+pub(super) fn show(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg>) {
+    let mut settings = state.settings.clone();
+    match state.settings_page {
+        SettingsPage::General => general(ui, &mut settings),
+        SettingsPage::Server => server(ui, state, &mut settings, view, out),
+        SettingsPage::Models => models(ui, state, view, out),
+        SettingsPage::Chat => chat(ui, &mut settings),
+        SettingsPage::Data => data(ui, state, out),
+        SettingsPage::About => about(ui, state),
+    }
+    if settings != state.settings {
+        out.push(Msg::Settings(SettingsMsg::Changed(Box::new(settings))));
+    }
+}
+
+fn gap(ui: &mut Ui) {
+    ui.add_space(18.0);
+}
+
+fn general(ui: &mut Ui, settings: &mut Settings) {
+    settings_group(ui, "Appearance", |ui| {
+        let appearance = &mut settings.appearance;
+        SettingsRow::new("Theme").detail("Auto follows the system").show(ui, |ui| {
+            let choices = [(ThemeChoice::Auto, "Auto"), (ThemeChoice::Light, "Light"), (ThemeChoice::Dark, "Dark")];
+            segmented(ui, &mut appearance.theme, &choices);
+        });
+        SettingsRow::new("Text size").detail("Scales everything, 80 to 200 percent").show(ui, |ui| {
+            let theme = Theme::of(ui);
+            let (rect, _) = ui.allocate_exact_size(vec2(48.0, 20.0), egui::Sense::hover());
+            let galley = Type::BASE.galley(ui, format!("{} %", appearance.text_scale), theme.t1);
+            dspark_look::paint::text_right(ui.painter(), rect, rect.right(), galley, theme.t1);
+            ui.add_space(6.0);
+            // Scaling under the pointer would move the knob away from it: only the released value counts.
+            let id = ui.make_persistent_id("text scale");
+            let mut value: f64 = ui.data(|data| data.get_temp(id)).unwrap_or(f64::from(appearance.text_scale));
+            let response = ui.add(Slider::new(&mut value, 80.0..=200.0, "Text size").step(10.0).width(180.0).surface(theme.panel));
+            if response.dragged() {
+                ui.data_mut(|data| data.insert_temp(id, value));
+            } else {
+                ui.data_mut(|data| data.remove::<f64>(id));
+                appearance.text_scale = value.round() as u32;
+            }
+        });
+        SettingsRow::new("Reduce motion")
+            .detail("No fades, and the busy ring stands still")
+            .show(ui, |ui| toggle(ui, &mut appearance.reduce_motion, "Reduce motion"));
+        SettingsRow::new("Increase contrast")
+            .detail("Stronger borders and quieter text made darker")
+            .show(ui, |ui| toggle(ui, &mut appearance.increase_contrast, "Increase contrast"));
+    });
+    gap(ui);
+    settings_group(ui, "Window", |ui| {
+        let bar = if cfg!(target_os = "macos") { "menu bar" } else { "tray" };
+        SettingsRow::new("Keep running when the window is closed")
+            .detail(&format!("The server goes on; the {bar} brings the window back"))
+            .show(ui, |ui| toggle(ui, &mut settings.general.keep_running, "Keep running when the window is closed"));
+        SettingsRow::new("Load the last model at start")
+            .detail("Otherwise the app starts without one")
+            .show(ui, |ui| toggle(ui, &mut settings.general.load_last_model, "Load the last model at start"));
+    });
+    gap(ui);
+    settings_group(ui, "Keyboard", |ui| {
+        let more = [("Send", "⏎"), ("New line", "⇧ ⏎"), ("Edit the last question", "↑"), ("Stop, close", "Esc")];
+        for (words, key) in more {
+            key_row(ui, words, key);
+        }
+        let mut said: Vec<&str> = Vec::new();
+        for (_, modifiers, key, words) in MAP {
+            if words.is_empty() || said.contains(words) {
+                continue;
+            }
+            said.push(words);
+            key_row(ui, words, &keys::label(*modifiers, *key));
+        }
+    });
+}
+
+fn key_row(ui: &mut Ui, words: &str, key: &str) {
+    SettingsRow::new(words).show(ui, |ui| dspark_look::key(ui, key));
+}
+
+fn server(ui: &mut Ui, state: &State, settings: &mut Settings, view: &mut SettingsView, out: &mut Vec<Msg>) {
+    settings_group(ui, "Local server", |ui| {
+        let detail = match &state.server {
+            ServerState::Off => "Off".to_owned(),
+            ServerState::Starting => "Starting".into(),
+            ServerState::On(url) => format!("Listening on {url}"),
+            ServerState::Paused => "Paused from the tray".into(),
+            ServerState::Failed(failure) => failure.reason.clone(),
+        };
+        SettingsRow::new("Serve other apps").detail(&detail).show(ui, |ui| {
+            toggle(ui, &mut settings.server.enabled, "Serve other apps");
+            ui.add_space(8.0);
+            let (word, tone) = match &state.server {
+                ServerState::On(_) => ("On", Tone::Ok),
+                ServerState::Paused => ("Paused", Tone::Warn),
+                ServerState::Failed(_) => ("Failed", Tone::Bad),
+                ServerState::Starting => ("Starting", Tone::Accent),
+                ServerState::Off => return,
+            };
+            ui.add(Chip::new(word).tone(tone));
+        });
+        SettingsRow::new("Port").detail("Fixed, so that other apps find it again").show(ui, |ui| {
+            let mut text = view.port.clone().unwrap_or_else(|| settings.server.port.to_string());
+            let wrong = view.port.is_some();
+            let response = ui.add(TextField::new(&mut text, "Port").width(90.0).error(wrong.then_some("1 to 65535")));
+            if response.changed() {
+                view.port = Some(text.clone());
+            }
+            if response.lost_focus() {
+                if let Some(port) = text.trim().parse::<u16>().ok().filter(|port| *port > 0) {
+                    settings.server.port = port;
+                    view.port = None;
+                }
+            } else if text.trim().parse::<u16>().is_ok_and(|port| port > 0) && !response.has_focus() {
+                view.port = None;
+            }
+            if let ServerState::Failed(ServerFailure { next_free: Some(free), .. }) = &state.server {
+                ui.add_space(4.0);
+                if ui.add(Button::secondary(&format!("Use {free}")).small()).clicked() {
+                    view.port = None;
+                    out.push(Msg::Settings(SettingsMsg::UsePort(*free)));
+                }
+            }
+        });
+        SettingsRow::new("API key").detail("Empty asks for none. Apps on this machine only").show(ui, |ui| {
+            let icon = if view.show_key { Icon::EyeSlash } else { Icon::Eye };
+            let label = if view.show_key { "Hide key" } else { "Show key" };
+            if ui.add(IconButton::new(icon, label)).clicked() {
+                view.show_key = !view.show_key;
+            }
+            if ui.add(IconButton::new(Icon::ArrowsClockwise, "New key")).clicked() {
+                settings.server.api_key = new_key();
+                view.show_key = true;
+            }
+            let field = TextField::new(&mut settings.server.api_key, "API key").hint("none").width(240.0).mono();
+            ui.add(if view.show_key { field } else { field.password() });
+        });
+    });
+    if let ServerState::On(url) = &state.server {
+        gap(ui);
+        let theme = Theme::of(ui);
+        ui.label(Type::PANEL.rich("For other apps", theme.t1));
+        ui.add_space(8.0);
+        let base = format!("{}/v1", url.trim_end_matches('/'));
+        if command_strip(ui, &base) {
+            out.push(Msg::Copy(base.clone()));
+        }
+        ui.add_space(6.0);
+        ui.label(Type::SMALL.rich("Any app that takes an OpenAI base URL works with this address.", theme.t3));
+    }
+}
+
+/// 32 random bytes from the system, in hexadecimal.
+fn new_key() -> String {
+    use std::{fmt::Write, hash::BuildHasher};
+    let mut key = String::from("sk-");
+    for _ in 0..4 {
+        // The standard library seeds each of these from the system's random source.
+        let word = std::hash::RandomState::new().hash_one(std::time::SystemTime::now());
+        let _ = write!(key, "{word:016x}");
+    }
+    key
+}
+
+fn models(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg>) {
+    settings_group(ui, "Folders", |ui| {
+        SettingsRow::new("The usual places")
+            .detail("The app's own models, the Hugging Face cache, LM Studio")
+            .show(ui, |ui| ui.add(Chip::new("always")));
+        for folder in &state.settings.models.folders {
+            let there = folder.is_dir();
+            let name = folder.display().to_string();
+            let detail = if there { "Searched for models" } else { "Not there now; searched again when it is" };
+            SettingsRow::new(&name).detail(detail).show(ui, |ui| {
+                if ui.add(IconButton::new(Icon::X, "Remove folder")).clicked() {
+                    out.push(Msg::Models(ModelsMsg::RemoveFolder(folder.clone())));
+                }
+            });
+        }
+        SettingsRow::new("Add a folder").show(ui, |ui| {
+            let ready = !view.folder.trim().is_empty();
+            let add = ui.add(Button::secondary("Add").small().enabled(ready)).clicked();
+            let response = ui.add(TextField::new(&mut view.folder, "Folder to add").hint("Path of a folder with models").width(320.0).mono());
+            let entered = response.lost_focus() && ui.input(|input| input.key_pressed(egui::Key::Enter));
+            if (add || entered) && ready {
+                out.push(Msg::Models(ModelsMsg::AddFolder(expand(view.folder.trim()))));
+                view.folder.clear();
+            }
+        });
+    });
+}
+
+fn chat(ui: &mut Ui, settings: &mut Settings) {
+    let theme = Theme::of(ui);
+    ui.label(Type::PANEL.rich("System prompt", theme.t1));
+    ui.add_space(8.0);
+    Frame::new()
+        .fill(theme.field)
+        .stroke(egui::Stroke::new(1.0, theme.line2))
+        .corner_radius(dspark_look::space::radius::CONTROL)
+        .inner_margin(egui::Margin::symmetric(12, 8))
+        .show(ui, |ui| {
+            let mut layout = |ui: &Ui, text: &dyn egui::TextBuffer, width: f32| {
+                let mut job = egui::text::LayoutJob::single_section(text.as_str().into(), Type::BASE.format(theme.t1));
+                job.wrap.max_width = width;
+                job.keep_trailing_whitespace = true;
+                ui.fonts_mut(|fonts| fonts.layout_job(job))
+            };
+            let response = ui.add(
+                TextEdit::multiline(&mut settings.chat.system_prompt)
+                    .frame(Frame::NONE)
+                    .hint_text(Type::BASE.rich("What the model should know before every chat", theme.t3))
+                    .desired_rows(3)
+                    .desired_width(f32::INFINITY)
+                    .layouter(&mut layout),
+            );
+            response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::MultilineTextInput, true, "System prompt"));
+        });
+    gap(ui);
+    settings_group(ui, "Replies", |ui| {
+        Frame::new().inner_margin(egui::Margin::symmetric(16, 12)).show(ui, |ui| {
+            ui.spacing_mut().item_spacing = vec2(8.0, 4.0);
+            sampling(ui, &mut settings.chat);
+        });
+    });
+}
+
+fn data(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
+    settings_group(ui, "What leaves this machine", |ui| {
+        SettingsRow::new("Chats and prompts")
+            .detail("Never. The model runs here")
+            .show(ui, |ui| ui.add(Chip::new("stays here").tone(Tone::Ok).icon(Icon::Check)));
+        SettingsRow::new("Model downloads")
+            .detail("The model hub, or the package index for the starter, sees which model you ask for")
+            .show(ui, |ui| ui.add(Chip::new("when you ask")));
+        SettingsRow::new("Usage statistics")
+            .detail("None are collected")
+            .show(ui, |ui| ui.add(Chip::new("none").tone(Tone::Ok).icon(Icon::Check)));
+    });
+    gap(ui);
+    let theme = Theme::of(ui);
+    ui.label(Type::PANEL.rich("Where your data is", theme.t1));
+    ui.add_space(8.0);
+    let place = state.data_dir.display().to_string();
+    if command_strip(ui, &place) {
+        out.push(Msg::Copy(place.clone()));
+    }
+    ui.add_space(6.0);
+    ui.label(Type::SMALL.rich("Chats are in chats.db, an SQLite database. Settings are in settings.toml.", theme.t3));
+}
+
+fn about(ui: &mut Ui, state: &State) {
+    let machine = &state.engine.machine;
+    settings_group(ui, "mlx-dspark", |ui| {
+        let row = |ui: &mut Ui, name: &str, value: &str| {
+            let theme = Theme::of(ui);
+            SettingsRow::new(name).show(ui, |ui| ui.label(Type::BASE.rich(value, theme.t2)));
+        };
+        row(ui, "Version", env!("CARGO_PKG_VERSION"));
+        row(ui, "MLX", if machine.mlx_version.is_empty() { "not loaded" } else { &machine.mlx_version });
+        let device = format!("{} ({})", machine.device, machine.backend);
+        row(ui, "Computes on", if machine.device.is_empty() { "not known yet" } else { &device });
+        row(ui, "Licence", "MIT");
+        row(ui, "Fonts and icons", "Inter, JetBrains Mono (OFL 1.1), Phosphor (MIT)");
+    });
+}

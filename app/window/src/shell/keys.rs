@@ -1,0 +1,156 @@
+//! The keyboard map: one table for the window, the tooltips, and the help page.
+
+use crate::state::{ChatMsg, ModelsMsg, Msg, Screen, SettingsMsg, SettingsPage, SidebarMsg, State};
+use dspark_sessions::Role;
+use egui::{Key, KeyboardShortcut, Modifiers, Ui};
+
+/// A command with a key of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    NewChat,
+    Chat,
+    Models,
+    Settings,
+    Preferences,
+    Picker,
+    SearchChats,
+    Regenerate,
+    Rename,
+    DeleteChat,
+    CloseWindow,
+    Quit,
+    Bigger,
+    Smaller,
+    NormalSize,
+}
+
+const SHIFT: Modifiers = Modifiers {
+    shift: true,
+    ..Modifiers::COMMAND
+};
+
+pub const MAP: &[(Action, Modifiers, Key, &str)] = &[
+    (Action::NewChat, Modifiers::COMMAND, Key::N, "New chat"),
+    (Action::Chat, Modifiers::COMMAND, Key::Num1, "Chat"),
+    (Action::Models, Modifiers::COMMAND, Key::Num2, "Models"),
+    (Action::Settings, Modifiers::COMMAND, Key::Num3, "Settings"),
+    (Action::Preferences, Modifiers::COMMAND, Key::Comma, "Settings"),
+    (Action::Picker, Modifiers::COMMAND, Key::L, "Choose a model"),
+    (Action::SearchChats, SHIFT, Key::F, "Search chats"),
+    (Action::Regenerate, Modifiers::COMMAND, Key::R, "Another answer"),
+    (Action::Rename, SHIFT, Key::R, "Rename this chat"),
+    (Action::DeleteChat, SHIFT, Key::Backspace, "Delete this chat"),
+    (Action::Bigger, Modifiers::COMMAND, Key::Plus, "Larger text"),
+    (Action::Bigger, Modifiers::COMMAND, Key::Equals, ""),
+    (Action::Smaller, Modifiers::COMMAND, Key::Minus, "Smaller text"),
+    (Action::NormalSize, Modifiers::COMMAND, Key::Num0, "Normal text size"),
+    (Action::CloseWindow, Modifiers::COMMAND, Key::W, "Close the window"),
+    (Action::Quit, Modifiers::COMMAND, Key::Q, "Quit"),
+];
+
+/// How a key is written here: `⌘1`, `⇧⌘F`; elsewhere `Ctrl 1`, `Ctrl ⇧ F`.
+pub fn label(modifiers: Modifiers, key: Key) -> String {
+    let name = match key {
+        Key::Backspace => "⌫",
+        Key::Comma => ",",
+        Key::Plus => "+",
+        Key::Minus => "−",
+        other => other.symbol_or_name(),
+    };
+    if cfg!(target_os = "macos") {
+        format!("{}⌘{name}", if modifiers.shift { "⇧" } else { "" })
+    } else if modifiers.shift {
+        format!("Ctrl ⇧ {name}")
+    } else {
+        format!("Ctrl {name}")
+    }
+}
+
+pub fn label_of(action: Action) -> String {
+    MAP.iter()
+        .find(|entry| entry.0 == action)
+        .map_or_else(String::new, |(_, modifiers, key, _)| label(*modifiers, *key))
+}
+
+/// Reads this frame's keys.
+pub(crate) fn read(ui: &Ui, state: &State, out: &mut Vec<Msg>) {
+    if state.confirm_quit.is_some() {
+        return;
+    }
+    for (action, modifiers, key, _) in MAP {
+        // The more particular shortcut must be asked first; `consume_shortcut` ignores extra Shift.
+        let shadowed = !modifiers.shift && ui.input(|input| input.modifiers.shift) && *key != Key::Plus && *key != Key::Equals;
+        if !shadowed && ui.input_mut(|input| input.consume_shortcut(&KeyboardShortcut::new(*modifiers, *key))) {
+            act(*action, state, out);
+        }
+    }
+    if ui.input(|input| input.key_pressed(Key::Escape)) {
+        escape(state, out);
+    }
+}
+
+fn act(action: Action, state: &State, out: &mut Vec<Msg>) {
+    match action {
+        Action::NewChat => out.push(Msg::Chat(ChatMsg::New)),
+        Action::Chat => out.push(Msg::Show(Screen::Chat)),
+        Action::Models => out.push(Msg::Show(Screen::Models)),
+        Action::Settings => out.push(Msg::Show(Screen::Settings)),
+        Action::Preferences => {
+            out.push(Msg::Settings(SettingsMsg::Page(SettingsPage::General)));
+            out.push(Msg::Show(Screen::Settings));
+        }
+        Action::Picker => out.push(Msg::Models(ModelsMsg::Picker(!state.models.picker_open))),
+        Action::SearchChats => out.push(Msg::Sidebar(SidebarMsg::OpenSearch(!state.sidebar.search_open))),
+        Action::Regenerate => out.push(Msg::Chat(ChatMsg::RegenerateLast)),
+        Action::Rename => out.extend(state.chat.session.map(|id| Msg::Sidebar(SidebarMsg::StartRename(id)))),
+        Action::DeleteChat => out.extend(state.chat.session.map(|id| Msg::Sidebar(SidebarMsg::Delete(id)))),
+        Action::CloseWindow => out.push(Msg::CloseWindow),
+        Action::Quit => out.push(Msg::Quit),
+        Action::Bigger => scale(state, |percent| percent + 10, out),
+        Action::Smaller => scale(state, |percent| percent.saturating_sub(10), out),
+        Action::NormalSize => scale(state, |_| 100, out),
+    }
+}
+
+fn scale(state: &State, change: impl Fn(u32) -> u32, out: &mut Vec<Msg>) {
+    let mut settings = state.settings.clone();
+    settings.appearance.text_scale = change(settings.appearance.text_scale).clamp(80, 200);
+    out.push(Msg::Settings(SettingsMsg::Changed(Box::new(settings))));
+}
+
+/// Closes what is open, innermost first; then stops.
+fn escape(state: &State, out: &mut Vec<Msg>) {
+    if state.models.picker_open {
+        out.push(Msg::Models(ModelsMsg::Picker(false)));
+    } else if state.sidebar.rename.is_some() {
+        // The field itself answers.
+    } else if state.chat.edit.is_some() {
+        out.push(Msg::Chat(ChatMsg::CancelEdit));
+    } else if state.sidebar.popover {
+        out.push(Msg::Sidebar(SidebarMsg::Popover(false)));
+    } else if state.live().is_some() || state.chat.waiting {
+        out.push(Msg::Chat(ChatMsg::Stop));
+    } else if state.sidebar.search_open {
+        out.push(Msg::Sidebar(SidebarMsg::OpenSearch(false)));
+    }
+}
+
+/// Up in an empty composer edits the last question.
+pub(crate) fn edits_last(ui: &Ui, state: &State, composer_focused: bool) -> bool {
+    composer_focused
+        && state.chat.draft.text.is_empty()
+        && state.chat.tree.messages().any(|message| message.role == Role::User)
+        && ui.input(|input| input.key_pressed(Key::ArrowUp) && input.modifiers.is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_twice() {
+        for (at, (_, modifiers, key, _)) in MAP.iter().enumerate() {
+            assert!(!MAP[..at].iter().any(|other| (&other.1, &other.2) == (modifiers, key)), "{key:?}");
+        }
+    }
+}

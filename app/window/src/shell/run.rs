@@ -1,0 +1,224 @@
+//! Opens the window and keeps it until the person quits.
+
+use super::{Window, window::Request};
+use crate::{
+    bridge::{Bridge, Catalog, ServerControl},
+    settings::Settings,
+    state::{ChatMsg, Clock, Msg, State},
+    tray::Tray,
+};
+use anyhow::{Context as _, anyhow};
+use dspark_protocol::{EngineHandle, EngineState};
+use dspark_sessions::{Recovery, Store};
+use egui::{Context, ViewportCommand};
+use std::{path::PathBuf, sync::Arc};
+
+/// A model to load as soon as the window is there.
+#[derive(Debug, Clone)]
+pub struct StartModel {
+    pub name: String,
+    pub path: PathBuf,
+}
+
+/// What the window is given.
+pub struct AppOptions {
+    pub engine: EngineHandle,
+    /// Chats are kept here.
+    pub data_dir: PathBuf,
+    /// A TOML file; made when it is missing.
+    pub settings_path: PathBuf,
+    /// Without one, the last loaded model comes back if the settings say so.
+    pub model: Option<StartModel>,
+    pub catalog: Arc<dyn Catalog>,
+    pub server: Arc<dyn ServerControl>,
+    /// Width and height in points.
+    pub size: [f32; 2],
+    /// Carried out as soon as the engine has said how it is (scripts and tests).
+    pub opening: Vec<Msg>,
+}
+
+impl AppOptions {
+    /// The window at its usual size.
+    pub fn new(engine: EngineHandle, data_dir: PathBuf, settings_path: PathBuf, catalog: Arc<dyn Catalog>, server: Arc<dyn ServerControl>) -> Self {
+        Self {
+            engine,
+            data_dir,
+            settings_path,
+            model: None,
+            catalog,
+            server,
+            size: [1280.0, 800.0],
+            opening: Vec::new(),
+        }
+    }
+}
+
+/// Opens the window; returns when the app ends.
+///
+/// # Errors
+/// When the chats are open in another process, or no window can be opened.
+pub fn run(options: AppOptions) -> anyhow::Result<()> {
+    let (settings, note) = Settings::load(&options.settings_path);
+    let opened = Store::open(&options.data_dir)?;
+    let native = eframe::NativeOptions {
+        viewport: viewport(options.size),
+        // Only our own settings are kept, never egui's memory.
+        persist_window: false,
+        ..eframe::NativeOptions::default()
+    };
+    let create: eframe::AppCreator<'_> = Box::new(move |creation| {
+        let app = App::new(&creation.egui_ctx, options, settings, note, opened.store, &opened.recovery);
+        Ok(Box::new(app))
+    });
+    eframe::run_native("mlx-dspark", native, create)
+        .map_err(|error| anyhow!("{error}"))
+        .context("the window could not be opened: is there a display?")
+}
+
+fn viewport(size: [f32; 2]) -> egui::ViewportBuilder {
+    let builder = egui::ViewportBuilder::default()
+        .with_title("mlx-dspark")
+        .with_app_id("mlx-dspark")
+        .with_inner_size(size)
+        .with_min_inner_size([900.0, 640.0])
+        .with_drag_and_drop(true);
+    if cfg!(target_os = "macos") {
+        builder.with_fullsize_content_view(true).with_titlebar_shown(false).with_title_shown(false)
+    } else {
+        builder
+    }
+}
+
+struct App {
+    window: Window,
+    opening: Vec<Msg>,
+    tray: Option<Tray>,
+    /// The person has quit; the window may close.
+    quitting: bool,
+    closed: bool,
+}
+
+impl App {
+    fn new(ctx: &Context, options: AppOptions, settings: Settings, note: Option<String>, store: Store, recovery: &Recovery) -> Self {
+        let start = options.model.clone().or_else(|| {
+            let last = settings.models.last.as_ref().filter(|last| settings.general.load_last_model && last.path.is_dir())?;
+            Some(StartModel {
+                name: last.name.clone(),
+                path: last.path.clone(),
+            })
+        });
+        let state = State::new(settings, options.data_dir, store.next_ids(), Clock::now());
+        let draft = store.draft(0).unwrap_or_default();
+        let bridge = Bridge::new(options.engine, Some(store), options.catalog, options.server, options.settings_path);
+        let mut window = Window::new(ctx, state, bridge);
+        let tray = Tray::new(window.inbox());
+        window.state.tray = tray.as_ref().is_some_and(Tray::is_shown);
+        if let Some(StartModel { name, path }) = start {
+            window.load(ctx, name, path);
+        }
+        window.start_server(ctx);
+        window.dispatch(ctx, Msg::Chat(ChatMsg::Draft(draft)));
+        for (title, body) in notes(note, recovery) {
+            window.dispatch(ctx, Msg::Notice { title, body });
+        }
+        Self {
+            window,
+            opening: options.opening,
+            tray,
+            quitting: false,
+            closed: false,
+        }
+    }
+
+    fn close(&mut self) {
+        if !self.closed {
+            self.closed = true;
+            self.window.close();
+        }
+    }
+}
+
+fn notes(settings: Option<String>, recovery: &Recovery) -> Vec<(String, String)> {
+    let mut notes = Vec::new();
+    if let Some(body) = settings {
+        notes.push(("Settings were reset".into(), body));
+    }
+    if let Some(path) = &recovery.quarantined {
+        let (sessions, messages) = recovery.rescued;
+        let body = format!(
+            "{sessions} chats with {messages} messages were read back. The damaged file is kept as `{}`.",
+            path.display()
+        );
+        notes.push(("The chat database was damaged".into(), body));
+    }
+    if recovery.interrupted > 0 {
+        let body = "What was written is kept; Continue goes on from there.".into();
+        notes.push(("A reply was cut off last time".into(), body));
+    }
+    notes
+}
+
+impl eframe::App for App {
+    fn logic(&mut self, ctx: &Context, _: &mut eframe::Frame) {
+        self.window.logic(ctx);
+        if !self.opening.is_empty() && self.window.state.engine.state != EngineState::Starting {
+            for message in std::mem::take(&mut self.opening) {
+                self.window.dispatch(ctx, message);
+            }
+        }
+        if ctx.input(|input| input.viewport().close_requested()) && !self.quitting {
+            self.window.dispatch(ctx, Msg::CloseWindow);
+            let hides_or_asks = !self.window.state.window_visible || self.window.state.confirm_quit.is_some();
+            if hides_or_asks {
+                ctx.send_viewport_cmd(ViewportCommand::CancelClose);
+            }
+        }
+        if let Some(tray) = &mut self.tray
+            && let Some(again) = tray.update(&self.window.state)
+        {
+            ctx.request_repaint_after(again);
+        }
+        for request in self.window.take_requests() {
+            match request {
+                Request::Show => {
+                    crate::tray::show_in_dock(true);
+                    ctx.send_viewport_cmd(ViewportCommand::Visible(true));
+                    ctx.send_viewport_cmd(ViewportCommand::Minimized(false));
+                    ctx.send_viewport_cmd(ViewportCommand::Focus);
+                }
+                Request::Hide => {
+                    ctx.send_viewport_cmd(ViewportCommand::Visible(false));
+                    crate::tray::show_in_dock(false);
+                }
+                Request::Quit => {
+                    self.quitting = true;
+                    self.close();
+                    ctx.send_viewport_cmd(ViewportCommand::Close);
+                }
+            }
+        }
+    }
+
+    fn ui(&mut self, ui: &mut egui::Ui, frame: &mut eframe::Frame) {
+        self.window.ui(ui);
+        // What this frame asked for should not wait for the next one.
+        let ctx = ui.ctx().clone();
+        if !self.window.is_quiet() {
+            self.logic(&ctx, frame);
+        }
+    }
+
+    #[cfg(not(target_os = "macos"))]
+    fn on_exit(&mut self, _: Option<&eframe::glow::Context>) {
+        self.close();
+    }
+
+    #[cfg(target_os = "macos")]
+    fn on_exit(&mut self) {
+        self.close();
+    }
+
+    fn clear_color(&self, visuals: &egui::Visuals) -> [f32; 4] {
+        visuals.panel_fill.to_normalized_gamma_f32()
+    }
+}

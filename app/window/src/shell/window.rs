@@ -1,0 +1,228 @@
+//! One window: state, views, and the bridge, without eframe, so that tests can drive it.
+
+use super::{header, keys, sidebar, sidebar::SidebarView};
+use crate::{
+    bridge::{Bridge, ModelEntry},
+    screens::{
+        chat::{self, ChatView},
+        models,
+        settings::{self, SettingsView},
+    },
+    settings::{Appearance, ThemeChoice},
+    state::{self, Clock, Effect, Focus, ModelsMsg, Msg, Screen, State, ToastTone},
+};
+use dspark_look::{Answer, Density, Look, Toasts, confirm};
+use egui::{Context, Frame, Panel, ThemePreference, Ui};
+use std::path::PathBuf;
+
+/// What is left for the surroundings (eframe and the tray) to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    Show,
+    Hide,
+    Quit,
+}
+
+pub struct Window {
+    pub state: State,
+    bridge: Bridge,
+    chat: ChatView,
+    settings: SettingsView,
+    sidebar: SidebarView,
+    toasts: Toasts,
+    requests: Vec<Request>,
+    /// Frames drawn, for tests of idleness.
+    pub frames: u64,
+}
+
+impl Window {
+    pub fn new(ctx: &Context, state: State, bridge: Bridge) -> Self {
+        dspark_look::fonts::install(ctx);
+        let wake = ctx.clone();
+        bridge.inbox.on_wake(move |delay| wake.request_repaint_after(delay));
+        let mut window = Self {
+            state,
+            bridge,
+            chat: ChatView::default(),
+            settings: SettingsView::default(),
+            sidebar: SidebarView::default(),
+            toasts: Toasts::default(),
+            requests: Vec::new(),
+            frames: 0,
+        };
+        apply(ctx, &window.state.settings.appearance);
+        window.dispatch(ctx, Msg::Models(ModelsMsg::Survey));
+        window.dispatch(ctx, Msg::Sidebar(state::SidebarMsg::More));
+        window.chat.focus_composer = true;
+        window
+    }
+
+    pub fn inbox(&self) -> crate::bridge::Inbox {
+        self.bridge.inbox.clone()
+    }
+
+    /// Loads a model as if a person had chosen it.
+    pub fn load(&mut self, ctx: &Context, name: String, path: PathBuf) {
+        let entry = ModelEntry {
+            name,
+            path,
+            detail: String::new(),
+            source: String::new(),
+            bytes: 0,
+            fit: crate::bridge::Fit::default(),
+            problem: None,
+        };
+        self.dispatch(ctx, Msg::Models(ModelsMsg::Load(entry)));
+    }
+
+    /// Starts the server if the settings say so.
+    pub fn start_server(&mut self, ctx: &Context) {
+        let mut effects = Vec::new();
+        state::serve(&mut self.state, &mut effects);
+        self.perform(ctx, effects);
+    }
+
+    /// Handles everything that came from other threads. Also called while the window is hidden.
+    pub fn logic(&mut self, ctx: &Context) {
+        for message in self.bridge.inbox.drain() {
+            self.dispatch(ctx, message);
+        }
+    }
+
+    pub fn dispatch(&mut self, ctx: &Context, message: Msg) {
+        self.state.clock = Clock::now();
+        let effects = state::update(&mut self.state, message);
+        self.perform(ctx, effects);
+    }
+
+    pub fn take_requests(&mut self) -> Vec<Request> {
+        std::mem::take(&mut self.requests)
+    }
+
+    /// Nothing is left for the surroundings to do.
+    pub fn is_quiet(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Saves what is not saved yet.
+    pub fn close(&mut self) {
+        self.bridge.close(&self.state.settings);
+    }
+
+    fn perform(&mut self, ctx: &Context, effects: Vec<Effect>) {
+        for effect in effects {
+            match self.bridge.perform(effect) {
+                None => {}
+                Some(Effect::Copy(text)) => ctx.copy_text(text),
+                Some(Effect::OpenUrl(url)) => ctx.open_url(egui::OpenUrl::new_tab(url)),
+                Some(Effect::ApplyAppearance) => apply(ctx, &self.state.settings.appearance),
+                Some(Effect::Focus(Focus::Composer)) => self.chat.focus_composer = true,
+                Some(Effect::Focus(Focus::Edit)) => self.chat.focus_edit = true,
+                Some(Effect::Focus(Focus::Search)) => {
+                    self.sidebar.search_focus = true;
+                    if Density::of(ctx) == Density::Narrow {
+                        self.state.sidebar.popover = true;
+                    }
+                }
+                Some(Effect::Focus(Focus::Rename)) => {
+                    if Density::of(ctx) == Density::Narrow {
+                        self.state.sidebar.popover = true;
+                    }
+                }
+                Some(Effect::ScrollToEnd) => self.chat.to_end = true,
+                Some(Effect::ShowWindow) => self.requests.push(Request::Show),
+                Some(Effect::HideWindow) => self.requests.push(Request::Hide),
+                Some(Effect::Quit) => self.requests.push(Request::Quit),
+                Some(other) => tracing::error!("nobody carries out {other:?}"),
+            }
+        }
+    }
+
+    pub fn ui(&mut self, ui: &mut Ui) {
+        self.frames += 1;
+        let ctx = ui.ctx().clone();
+        self.state.clock = Clock::now();
+        let mut out = Vec::new();
+        keys::read(ui, &self.state, &mut out);
+        drops(ui, &mut out);
+        let density = Density::of(&ctx);
+        Panel::left("sidebar")
+            .exact_size(density.sidebar())
+            .resizable(false)
+            .show_separator_line(false)
+            .frame(Frame::NONE)
+            .show(ui, |ui| sidebar::show(ui, &self.state, &mut self.sidebar, density, &mut out));
+        let base = dspark_look::Theme::of(ui).base;
+        egui::CentralPanel::no_frame().frame(Frame::new().fill(base)).show(ui, |ui| {
+            ui.spacing_mut().item_spacing.y = 0.0;
+            header::show(ui, &self.state, &mut out);
+            match self.state.screen {
+                Screen::Chat => chat::show(ui, &self.state, &mut self.chat, &mut out),
+                Screen::Models => models::show(ui, &self.state, &mut out),
+                Screen::Settings => settings::show(ui, &self.state, &mut self.settings, &mut out),
+            }
+        });
+        if self.state.sidebar.popover && density == Density::Narrow {
+            sidebar::popover(ui, &self.state, &mut self.sidebar, &mut out);
+        }
+        if let Some(business) = &self.state.confirm_quit {
+            match confirm(&ctx, "Quit mlx-dspark?", business, "Quit", "Keep running", true) {
+                Some(Answer::Yes) => out.push(Msg::QuitConfirmed),
+                Some(Answer::No) => out.push(Msg::QuitCancelled),
+                None => {}
+            }
+        }
+        self.show_toasts(&ctx, &mut out);
+        for message in out {
+            self.dispatch(&ctx, message);
+        }
+        if self.chat.to_end || self.chat.focus_composer || self.chat.focus_edit || self.sidebar.search_focus {
+            ctx.request_repaint();
+        }
+    }
+
+    fn show_toasts(&mut self, ctx: &Context, out: &mut Vec<Msg>) {
+        for toast in self.state.toasts.fresh() {
+            let shown = match toast.tone {
+                ToastTone::Good => dspark_look::Toast::done(toast.title),
+                ToastTone::Info => dspark_look::Toast::info(toast.title),
+                ToastTone::Warning => dspark_look::Toast::warning(toast.title),
+                ToastTone::Error => dspark_look::Toast::error(toast.title),
+            };
+            let shown = shown.line(toast.body);
+            self.toasts.push(match toast.action {
+                Some(action) => shown.action(toast.id, action.label),
+                None => shown,
+            });
+        }
+        if let Some(id) = self.toasts.show(ctx) {
+            out.push(Msg::ToastAction(id));
+        }
+    }
+}
+
+fn apply(ctx: &Context, appearance: &Appearance) {
+    dspark_look::apply(
+        ctx,
+        Look {
+            preference: match appearance.theme {
+                ThemeChoice::Auto => ThemePreference::System,
+                ThemeChoice::Light => ThemePreference::Light,
+                ThemeChoice::Dark => ThemePreference::Dark,
+            },
+            text_scale: appearance.text_scale as f32 / 100.0,
+            increase_contrast: appearance.increase_contrast,
+            reduced_motion: appearance.reduce_motion,
+        },
+    );
+}
+
+/// A folder dropped on the window is a model to load.
+fn drops(ui: &Ui, out: &mut Vec<Msg>) {
+    let dropped = ui.input(|input| input.raw.dropped_files.clone());
+    for file in dropped {
+        let path = file.path();
+        let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+        out.push(Msg::Models(ModelsMsg::LoadPath(folder.to_path_buf())));
+    }
+}
