@@ -59,6 +59,12 @@ def freeze(source, target, tabular):
             for code, name in table.cmap.items():
                 if name in forms and chr(code) in TABULAR:
                     table.cmap[code] = forms[name]
+        # Inter 3.19's tabular four is a hair narrower than its neighbours in Medium and SemiBold.
+        best = font.getBestCmap()
+        width = font["hmtx"][best[ord("0")]][0]
+        for digit in "123456789":
+            glyph = best[ord(digit)]
+            font["hmtx"][glyph] = (width, font["hmtx"][glyph][1])
     options = subset.Options()
     options.layout_features = ["kern", "ccmp", "mark", "mkmk", "locl"]
     options.name_IDs = ["*"]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use egui::{
     Color32, Context, CornerRadius, Id, Margin, Stroke, Style, TextStyle, ThemePreference,
     epaint::FontColorTransferFunction,
-    style::{HandleShape, ScrollAnimation, ScrollStyle, Selection, TextCursorStyle, WidgetVisuals, Widgets},
+    style::{HandleShape, ScrollAnimation, ScrollFadeStyle, ScrollStyle, Selection, TextCursorStyle, WidgetVisuals, Widgets},
     vec2,
 };
 
@@ -111,6 +111,10 @@ fn scroll() -> ScrollStyle {
         dormant_handle_opacity: 0.0,
         active_handle_opacity: 0.4,
         interact_handle_opacity: 0.6,
+        fade: ScrollFadeStyle {
+            strength: 0.0,
+            ..ScrollFadeStyle::default()
+        },
         ..ScrollStyle::floating()
     }
 }

@@ -19,6 +19,7 @@ pub struct Button<'a> {
     kind: Kind,
     small: bool,
     icon: Option<Icon>,
+    icon_size: Option<f32>,
     detail: Option<&'a str>,
     trailing: Option<(Icon, f32)>,
     color: Option<Color32>,
@@ -36,6 +37,7 @@ impl<'a> Button<'a> {
             kind,
             small: false,
             icon: None,
+            icon_size: None,
             detail: None,
             trailing: None,
             color: None,
@@ -75,6 +77,12 @@ impl<'a> Button<'a> {
 
     pub fn icon(mut self, icon: Icon) -> Self {
         self.icon = Some(icon);
+        self
+    }
+
+    /// Instead of 16 in quiet buttons, 15 in the others, 14 in small ones.
+    pub fn icon_size(mut self, size: f32) -> Self {
+        self.icon_size = Some(size);
         self
     }
 
@@ -160,11 +168,11 @@ impl Widget for Button<'_> {
         let pad_right = if self.flush { 1.0 } else { pad };
         let (rest, hover, press, border, ink) = self.colors(theme, enabled);
 
-        let icon_size = match (self.small, self.kind) {
+        let icon_size = self.icon_size.unwrap_or(match (self.small, self.kind) {
             (true, _) => crate::icon::size::SMALL,
             (false, Kind::Quiet) => crate::icon::size::NORMAL,
             (false, _) => 15.0,
-        };
+        });
         let quiet_ink = match (enabled, self.kind) {
             (false, _) => theme.tdis,
             (true, Kind::Primary) => ink.gamma_multiply(0.85),

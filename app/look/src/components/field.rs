@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use egui::{
-    Color32, Frame, Key, Popup, PopupCloseBehavior, Rect, RectAlign, Response, Role, Sense, TextBuffer, TextEdit, Ui, Widget,
-    WidgetInfo, pos2, text::LayoutJob, vec2,
+    Color32, Frame, Key, Popup, PopupCloseBehavior, Rect, RectAlign, Response, Role, Sense, TextBuffer, TextEdit, Ui, Widget, WidgetInfo,
+    pos2, text::LayoutJob, vec2,
 };
 
 use super::menu::{MenuItem, menu_frame};

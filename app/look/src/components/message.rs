@@ -134,12 +134,16 @@ pub fn turn_tiles(ui: &mut Ui, tiles: &[Tile<'_>], legend: bool) -> Response {
     let theme = Theme::of(ui);
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 44.0), Sense::hover());
     let mut x = rect.left();
-    let end = if legend { rect.right() - LEGEND } else { rect.right() };
+    let end = if legend {
+        tint_legend(ui, rect, theme) - 16.0
+    } else {
+        rect.right()
+    };
     for (i, tile) in tiles.iter().enumerate() {
         let label = Type::LABEL.galley(ui, tile.label, theme.t3);
         let mut value = crate::runs(&[(tile.value, Type::CONTROL, theme.t1)]);
         if !tile.unit.is_empty() {
-            value.append(tile.unit, 4.0, Type::SMALL.with_line(20.0).format(theme.t2));
+            value.append(tile.unit, 3.5, Type::SMALL.with_line(20.0).format(theme.t2));
         }
         let value = ui.fonts_mut(|f| f.layout_job(value));
         let width = label.size().x.max(value.size().x);
@@ -166,15 +170,11 @@ pub fn turn_tiles(ui: &mut Ui, tiles: &[Tile<'_>], legend: bool) -> Response {
         }
         x = left + width + 16.0;
     }
-    if legend {
-        tint_legend(ui, rect, theme);
-    }
     response
 }
 
-const LEGEND: f32 = 190.0;
-
-fn tint_legend(ui: &Ui, rect: Rect, theme: &Theme) {
+/// Names the tints at the right end of `rect`; returns its left edge.
+fn tint_legend(ui: &Ui, rect: Rect, theme: &Theme) -> f32 {
     let series = &theme.series;
     let mut right = rect.right();
     let mark = |x: f32| Rect::from_center_size(pos2(x, rect.center().y), vec2(10.0, 10.0));
@@ -195,6 +195,7 @@ fn tint_legend(ui: &Ui, rect: Rect, theme: &Theme) {
         }
         right = square.left() - 12.0;
     }
+    right + 12.0
 }
 
 /// How a run of reply text came to be.

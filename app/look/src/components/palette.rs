@@ -1,8 +1,8 @@
 //! The command palette: a modal list steered from its input.
 
 use egui::{
-    Area, Color32, Context, Frame, Id, Key, Modal, Modifiers, Order, Rect, Response, Role, ScrollArea, Sense, Stroke,
-    TextEdit, Ui, WidgetInfo, pos2, vec2,
+    Area, Color32, Context, Frame, Id, Key, Modal, Modifiers, Order, Rect, Response, Role, ScrollArea, Sense, Stroke, TextEdit, Ui,
+    WidgetInfo, pos2, vec2,
 };
 
 use super::chip::key;

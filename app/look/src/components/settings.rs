@@ -1,8 +1,8 @@
 //! Settings: groups of rows in cards, the list of groups, the reload bar.
 
 use egui::{
-    Align, Align2, Area, Color32, Context, Frame, Id, Label, Layout, Margin, Order, Rect, Response, Role, Sense, Stroke, Ui,
-    WidgetInfo, pos2, vec2,
+    Align, Align2, Area, Color32, Context, Frame, Id, Label, Layout, Margin, Order, Rect, Response, Role, Sense, Stroke, Ui, WidgetInfo,
+    pos2, vec2,
 };
 
 use super::{Chip, button::Button, card::card_flush};
@@ -70,8 +70,9 @@ impl<'a> SettingsRow<'a> {
         let line = if first { 0.0 } else { 1.0 };
 
         // The controls first: they decide how much room the words have.
-        let text_height = if self.detail.is_empty() { 18.0 } else { 35.0 };
-        let least = (text_height + 14.0_f32).max(48.0) + line;
+        let text_height: f32 = if self.detail.is_empty() { 18.0 } else { 35.0 };
+        let chip = if self.reload && !self.detail.is_empty() { 2.0 } else { 0.0 };
+        let least = (text_height + 14.0 + chip + line).max(48.0);
         let row = Rect::from_min_size(pos2(left, top), vec2(width, least));
         let inner = Rect::from_min_max(row.min + vec2(16.0, line), row.max - vec2(16.0, 0.0));
         let (controls, result) = paint::over_right(ui, inner, |ui| {
@@ -83,8 +84,7 @@ impl<'a> SettingsRow<'a> {
         let room = (control_left - 16.0 - inner.left()).max(60.0);
         let detail = (!self.detail.is_empty()).then(|| Type::SMALL.with_line(17.0).wrapped(ui, self.detail, theme.t3, room));
         let height = 18.0 + detail.as_ref().map_or(0.0, |d| d.size().y);
-        let chip = if self.reload { 2.0 } else { 0.0 };
-        let full = (height + 14.0 + chip).max(least - line) + line;
+        let full = (height + 14.0 + chip + line).max(least);
         let row = Rect::from_min_size(row.min, vec2(width, full));
         if !first {
             paint::hline(ui.painter(), row.x_range(), row.top(), theme.line);

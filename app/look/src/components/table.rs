@@ -11,21 +11,33 @@ pub struct Columns {
     gap: f32,
     left: f32,
     right: f32,
+    insets: Vec<f32>,
 }
 
 impl Columns {
     /// `None` is the flexible column.
     pub fn new(widths: impl Into<Vec<Option<f32>>>) -> Self {
+        let widths = widths.into();
+        let insets = vec![0.0; widths.len()];
         Self {
-            widths: widths.into(),
+            widths,
             gap: 16.0,
             left: 18.0,
             right: 16.0,
+            insets,
         }
     }
 
     pub fn gap(mut self, gap: f32) -> Self {
         self.gap = gap;
+        self
+    }
+
+    /// Move the head's label of column `index` in by `points`, to stand over what the cells show.
+    pub fn head_inset(mut self, index: usize, points: f32) -> Self {
+        if let Some(inset) = self.insets.get_mut(index) {
+            *inset = points;
+        }
         self
     }
 
@@ -58,7 +70,7 @@ pub fn table_head(ui: &mut Ui, columns: &Columns, labels: &[(&str, Align)]) {
         head.widget_info(|| WidgetInfo::labeled(Role::ColumnHeader, true, *label));
         match align {
             Align::Max => paint::text_right(ui.painter(), cell, cell.right(), text, theme.t3),
-            _ => paint::text_left(ui.painter(), cell, cell.left(), text, theme.t3),
+            _ => paint::text_left(ui.painter(), cell, cell.left() + columns.insets[i], text, theme.t3),
         };
     }
 }
@@ -89,7 +101,7 @@ impl TableRow {
             paint::ring(ui, rect.shrink(4.0), CornerRadius::same(6));
         }
         Self {
-            cells: columns.cells(rect).into_iter(),
+            cells: columns.cells(rect.with_min_y(rect.top() + 1.0)).into_iter(),
             response,
         }
     }
@@ -160,7 +172,7 @@ pub fn row_caret(ui: &mut Ui, open: bool) {
 pub fn list_heading(ui: &mut Ui, text: &str) {
     let theme = Theme::of(ui);
     let first = ui.min_rect().height() < 1.0;
-    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), if first { 36.0 } else { 37.0 }), Sense::hover());
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 36.0), Sense::hover());
     response.widget_info(|| WidgetInfo::labeled(Role::Heading, true, text));
     if !first {
         paint::hline(ui.painter(), rect.x_range(), rect.top(), theme.line);
@@ -208,7 +220,7 @@ impl OptionRow<'_> {
 
     fn contents(&self, ui: &mut Ui, theme: &Theme, rect: Rect) {
         let middle = rect.center().y + 0.5;
-        let right = rect.right() - 15.0;
+        let right = rect.right() - 14.0;
         let figures_width = if rect.width() < 560.0 { 96.0 } else { 148.0 };
         let ink = if self.enabled { theme.t1 } else { theme.tdis };
         for (text, color, y) in [(self.figures.0, ink, -18.0), (self.figures.1, theme.t3, 0.0)] {

@@ -147,7 +147,8 @@ pub fn radio_mark(ui: &Ui, center: egui::Pos2, on: bool) {
     let theme = Theme::of(ui);
     let rect = Rect::from_center_size(center, vec2(16.0, 16.0));
     if on {
-        ui.painter().rect_stroke(rect, CornerRadius::same(8), Stroke::new(5.0, theme.accent), StrokeKind::Inside);
+        ui.painter()
+            .rect_stroke(rect, CornerRadius::same(8), Stroke::new(5.0, theme.accent), StrokeKind::Inside);
     } else {
         ui.painter()
             .rect_stroke(rect, CornerRadius::same(8), Stroke::new(1.5, theme.t3), StrokeKind::Inside);

@@ -151,7 +151,14 @@ pub(crate) fn compose(ui: &mut Ui, text: &mut String) {
     };
     composer.show(ui, |ui| {
         ui.add(IconButton::new(Icon::Paperclip, "Attach"));
-        ui.add(Button::quiet("Options").small().icon(Icon::SlidersHorizontal));
-        ui.add(Button::quiet("Think").small().icon(Icon::Brain).detail("medium").caret());
+        ui.add(Button::quiet("Options").small().icon(Icon::SlidersHorizontal).icon_size(15.0));
+        ui.add(
+            Button::quiet("Think")
+                .small()
+                .icon(Icon::Brain)
+                .icon_size(15.0)
+                .detail("medium")
+                .caret(),
+        );
     });
 }

@@ -4,7 +4,7 @@ use dspark_look::{
     Button, Composer, ComposerState, Icon, IconButton, MemoryFoot, OptionRow, PillState, SendKey, Theme, Tone, Type, card_flush, column,
     list_heading, paint,
 };
-use egui::{Layout, Rect, Ui, UiBuilder, pos2, vec2};
+use egui::{Rect, Ui, UiBuilder, pos2, vec2};
 
 use super::shell::Shell;
 
@@ -52,7 +52,7 @@ pub(crate) fn screen(ui: &mut Ui, state: &mut State) {
                     };
                     composer.show(ui, |ui| {
                         ui.add(IconButton::new(Icon::Paperclip, "Attach"));
-                        ui.add(Button::quiet("Options").small().icon(Icon::SlidersHorizontal));
+                        ui.add(Button::quiet("Options").small().icon(Icon::SlidersHorizontal).icon_size(15.0));
                     });
                 });
             });
@@ -105,25 +105,23 @@ fn pick(ui: &mut Ui) {
         .show(ui);
     });
     ui.add_space(16.0);
-    let row = Rect::from_min_size(ui.cursor().min - vec2(8.0, 0.0), vec2(ui.available_width() + 8.0, 30.0));
-    ui.scope_builder(
-        UiBuilder::new().max_rect(row).layout(Layout::left_to_right(egui::Align::Center)),
-        |ui| {
-            ui.spacing_mut().item_spacing.x = 10.0;
-            ui.add(Button::quiet("Add a folder").icon(Icon::FolderOpen));
-            ui.add(Button::quiet("Search Hugging Face").icon(Icon::MagnifyingGlass));
-            ui.with_layout(Layout::right_to_left(egui::Align::Center), |ui| {
-                ui.add(Button::primary("Load Qwen3-8B-8bit").detail("⏎"));
-                ui.add(Button::quiet("Skip for now"));
-            });
-        },
-    );
+    let (row, _) = ui.allocate_exact_size(vec2(ui.available_width(), 30.0), egui::Sense::hover());
+    paint::over_left(ui, row.with_min_x(row.left() - 8.0), |ui| {
+        ui.spacing_mut().item_spacing.x = 10.0;
+        ui.add(Button::quiet("Add a folder").icon(Icon::FolderOpen));
+        ui.add(Button::quiet("Search Hugging Face").icon(Icon::MagnifyingGlass));
+    });
+    paint::over_right(ui, row, |ui| {
+        ui.spacing_mut().item_spacing.x = 10.0;
+        ui.add(Button::primary("Load Qwen3-8B-8bit").detail("⏎"));
+        ui.add(Button::quiet("Skip for now"));
+    });
     ui.add_space(26.0);
     paint::hline(ui.painter(), ui.max_rect().x_range(), ui.cursor().top(), theme.line);
     ui.add_space(15.0);
+    ui.spacing_mut().interact_size.y = 18.0;
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 6.0;
-        ui.spacing_mut().interact_size.y = 18.0;
         for fact in ["Apple silicon", "macOS 15.2", "Metal 3", "48 GiB memory", "412 GB free"] {
             Icon::CheckCircleFill.show(ui, 15.0, theme.ok);
             ui.label(Type::SMALL.rich(fact, theme.t2));

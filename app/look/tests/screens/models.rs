@@ -64,7 +64,7 @@ fn content(ui: &mut Ui, state: &mut State) {
                 .icon(Icon::MagnifyingGlass)
                 .width(280.0),
         );
-        ui.add(Button::quiet("Fits this Mac").icon(Icon::FunnelSimple));
+        ui.add(Button::quiet("Fits this Mac").icon(Icon::FunnelSimple).icon_size(15.0));
         dspark_look::from_right(ui, |ui| {
             ui.label(Type::SMALL.rich("Apple M4 Pro, 226 GB/s measured, 38.7 GB for models", theme.t3));
         });
@@ -92,17 +92,19 @@ struct Model<'a> {
 }
 
 fn table(ui: &mut Ui, state: &mut State) {
-    let columns = Columns::new([None, Some(96.0), Some(96.0), Some(170.0), Some(160.0), Some(84.0)]);
+    let columns = Columns::new([None, Some(96.0), Some(96.0), Some(170.0), Some(160.0), Some(84.0)])
+        .head_inset(0, 20.0)
+        .head_inset(4, 14.0);
     let (l, r) = (Align::Min, Align::Max);
     table_head(
         ui,
         &columns,
         &[
-            ("      Model", l),
+            ("Model", l),
             ("Download", r),
             ("Plain ceiling", r),
             ("With drafts", r),
-            ("    Memory fit", l),
+            ("Memory fit", l),
             ("", r),
         ],
     );
@@ -265,7 +267,7 @@ fn expanded(ui: &mut Ui, state: &mut State) {
     ];
     let top = rect.top() + 4.0;
     let left = Rect::from_min_size(pos2(rect.left() + 38.0, top), vec2(560.0, 180.0));
-    ui.scope_builder(UiBuilder::new().max_rect(left).layout(Layout::top_down(Align::Min)), |ui| {
+    dspark_look::paint::over_down(ui, left, |ui| {
         ui.spacing_mut().item_spacing.y = 0.0;
         title_line(
             ui,
@@ -278,7 +280,7 @@ fn expanded(ui: &mut Ui, state: &mut State) {
         memory_legend(ui, &parts, 560.0);
     });
     let right = Rect::from_min_max(pos2(left.right() + 44.0, top), pos2(rect.right() - 18.0, rect.bottom()));
-    ui.scope_builder(UiBuilder::new().max_rect(right).layout(Layout::top_down(Align::Min)), |ui| {
+    dspark_look::paint::over_down(ui, right, |ui| {
         ui.spacing_mut().item_spacing.y = 0.0;
         title_line(ui, "Context window", runs(&[("131,072 tokens", Type::BASE, theme.t2)]));
         ui.add_space(4.0);
