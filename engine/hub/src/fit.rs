@@ -235,12 +235,12 @@ pub fn judge(model: &Model, machine: &Machine, context: u64) -> Fit {
     let per_token = model.kv_per_token.unwrap_or(0) + model.drafter_kv_per_token;
     let longest = if peak(0) > nine_tenths {
         0
-    } else if per_token == 0 {
-        model.max_context.unwrap_or(context)
     } else {
         let fixed = peak(0) + model.kv(TYPICAL) - model.recurrent;
-        let steps = nine_tenths.saturating_sub(fixed) / per_token / LEAST;
-        (steps * LEAST).min(model.max_context.unwrap_or(u64::MAX))
+        match nine_tenths.saturating_sub(fixed).checked_div(per_token) {
+            Some(tokens) => (tokens / LEAST * LEAST).min(model.max_context.unwrap_or(u64::MAX)),
+            None => model.max_context.unwrap_or(context),
+        }
     };
     let ratio = now as f64 / budget.max(1) as f64;
     let verdict = if ratio <= 0.75 {

@@ -13,11 +13,13 @@ pub struct Hub {
     pub places: Places,
     pub(crate) net: Network,
     pub(crate) python: PathBuf,
+    /// The Python package index, asked where there is no pip.
+    pub(crate) index: String,
 }
 
 impl Hub {
     /// Reads `HF_HOME`, `HF_HUB_CACHE`, `HF_ENDPOINT`, `HF_TOKEN`, `HF_TOKEN_PATH`, `HF_HUB_OFFLINE`,
-    /// `XDG_CACHE_HOME`, `MLX_DSPARK_CACHE`, `MLX_DSPARK_MODEL_DIRS` and `MLX_DSPARK_PYTHON`.
+    /// `XDG_CACHE_HOME`, `MLX_DSPARK_CACHE`, `MLX_DSPARK_MODEL_DIRS`, `MLX_DSPARK_PYTHON` and `PIP_INDEX_URL`.
     pub fn from_env() -> Self {
         let home = std::env::home_dir().unwrap_or_else(|| PathBuf::from("."));
         Self::from_vars(&home, &|key| std::env::var(key).ok())
@@ -38,6 +40,7 @@ impl Hub {
         Self {
             net: Network::from_vars(&hf_home, home, var),
             python: set("MLX_DSPARK_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from),
+            index: set("PIP_INDEX_URL").unwrap_or_else(|| crate::pip::INDEX.to_owned()),
             places,
         }
     }
@@ -64,9 +67,39 @@ impl Hub {
         self.net.info(&id, revision.unwrap_or("main"), job).await
     }
 
+    /// A repository's listing and its config.json (a few kB): enough for the fit verdict before anything is downloaded.
+    ///
+    /// # Errors
+    /// As [`Hub::info`].
+    pub async fn preview(&self, repo: &str, revision: Option<&str>, job: &Job) -> Result<Preview> {
+        let info = self.info(repo, revision, job).await?;
+        let config = self.net.json(&info, "config.json", job).await?;
+        Ok(Preview { info, config })
+    }
+
     /// The host that models come from: `huggingface.co`, or the mirror of `HF_ENDPOINT`.
     pub fn host(&self) -> String {
         self.net.host()
+    }
+}
+
+/// What a repository would bring.
+#[derive(Debug, Clone)]
+pub struct Preview {
+    pub info: RepoInfo,
+    pub config: serde_json::Value,
+}
+
+impl Preview {
+    /// What the model would need here, with the KV cache at `kv_bits` (16, 8 or 4).
+    pub fn model(&self, kv_bits: u32) -> crate::fit::Model {
+        crate::fit::Model::from_config(&self.config, self.info.weight_bytes(), kv_bits)
+    }
+
+    /// # Errors
+    /// [`HubError::NothingToLoad`] where the repository holds GGUF files, pickles or no weights.
+    pub fn check_loadable(&self) -> Result<()> {
+        self.info.check_loadable()
     }
 }
 

@@ -106,6 +106,8 @@ impl Job {
 
 impl fmt::Debug for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Job").field("cancelled", &self.cancel.is_cancelled()).finish()
+        f.debug_struct("Job")
+            .field("cancelled", &self.cancel.is_cancelled())
+            .finish_non_exhaustive()
     }
 }

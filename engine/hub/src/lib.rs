@@ -4,9 +4,11 @@
 //! installed?" and "must it be downloaded?". Long operations take a [`Job`] (progress and cancel) and are async;
 //! [`block_on`] runs them from a thread without a runtime.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod assets;
 mod disk;
-mod doctor;
+pub mod doctor;
 mod download;
 mod error;
 pub mod fit;
@@ -28,7 +30,7 @@ pub use disk::free_space;
 pub use doctor::{Facts, Place};
 pub use error::{HubError, Result};
 pub use folder::{Folder, FolderState, Kind};
-pub use hub::{Hub, block_on};
+pub use hub::{Hub, Preview, block_on};
 pub use installed::{Installed, Removed};
 pub use job::{Job, Progress, Stage};
 pub use net::{Patience, RepoFile, RepoId, RepoInfo};

@@ -10,6 +10,9 @@ use std::{
 };
 use tokio::process::Command;
 
+/// The public package index.
+pub(crate) const INDEX: &str = "https://pypi.org/simple";
+
 /// A pinned Python package with one pure wheel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Package {
@@ -48,7 +51,7 @@ pub(crate) async fn locate(python: &Path, package: Package, job: &Job) -> Result
             "-",
             &requirement,
         ],
-        Duration::from_secs(60),
+        Duration::from_mins(1),
         job,
     )
     .await?;
@@ -139,7 +142,7 @@ pub(crate) async fn locate_without_pip(client: &reqwest::Client, index: &str, pa
         .find(|file| {
             file["filename"]
                 .as_str()
-                .is_some_and(|name| name.starts_with(&prefix) && name.ends_with(".whl"))
+                .is_some_and(|name| Path::new(name).extension().is_some_and(|ext| ext == "whl") && name.starts_with(&prefix))
         })
         .ok_or_else(|| nonsense("the index has no such wheel"))?;
     let url = file["url"]

