@@ -32,11 +32,10 @@ pub(crate) enum Start {
 }
 
 impl Spelling {
-    /// Reads the `decoder` of `tokenizer.json`. A missing one is judged by the pre-tokenizer.
-    pub(crate) fn of(tokenizer: &Value) -> Self {
-        let decoder = &tokenizer["decoder"];
+    /// Reads the `decoder` of `tokenizer.json`. A missing one is judged by the `pre_tokenizer`.
+    pub(crate) fn of(decoder: &Value, pre_tokenizer: &Value) -> Self {
         if decoder.is_null() {
-            return if mentions(&tokenizer["pre_tokenizer"], "ByteLevel") {
+            return if mentions(pre_tokenizer, "ByteLevel") {
                 Self::ByteLevel
             } else {
                 Self::Opaque
@@ -147,6 +146,7 @@ fn one_char(value: &Value) -> Option<char> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may fail")]
 mod tests {
     use super::*;
     use serde_json::json;
@@ -164,18 +164,17 @@ mod tests {
 
     #[test]
     fn decoders_are_recognised() {
-        let llama = json!({"decoder": {"type": "Sequence", "decoders": [
+        let llama = json!({"type": "Sequence", "decoders": [
             {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
-            {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}});
-        let Spelling::Pieces(pieces) = Spelling::of(&llama) else { panic!() };
+            {"type": "Strip", "content": " ", "start": 1, "stop": 0}]});
+        let Spelling::Pieces(pieces) = Spelling::of(&llama, &Value::Null) else {
+            panic!()
+        };
         assert_eq!(pieces.start, Start::Strip { content: ' ', count: 1 });
         assert_eq!(pieces.bytes("▁a"), b" a");
         assert_eq!(pieces.bytes("<0xE2>"), [0xe2]);
         assert_eq!(pieces.bytes("<0xE2"), b"<0xE2");
-        assert_eq!(Spelling::of(&json!({"decoder": {"type": "WordPiece"}})), Spelling::Opaque);
-        assert_eq!(
-            Spelling::of(&json!({"decoder": null, "pre_tokenizer": {"type": "ByteLevel"}})),
-            Spelling::ByteLevel
-        );
+        assert_eq!(Spelling::of(&json!({"type": "WordPiece"}), &Value::Null), Spelling::Opaque);
+        assert_eq!(Spelling::of(&Value::Null, &json!({"type": "ByteLevel"})), Spelling::ByteLevel);
     }
 }

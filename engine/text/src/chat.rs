@@ -115,6 +115,7 @@ impl Tokenizer {
     /// # Errors
     /// Those of [`Tokenizer::render_chat`], and [`TextError::Encode`].
     pub fn chat_prompt(&self, messages: &[Message], options: &TemplateOptions) -> Result<ChatPrompt> {
+        #[expect(clippy::redundant_closure_for_method_calls, reason = "the bare method is tied to one lifetime")]
         let ((text, ids), warnings) = self.with_turn(messages, options, |turn, plain| turn.encode(plain))?;
         Ok(ChatPrompt {
             ids,

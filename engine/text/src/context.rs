@@ -71,7 +71,7 @@ impl Conversation<'_> {
             .collect();
         let messages = self.messages.iter().enumerate().map(|(at, message)| {
             let mark = self.end_mark.filter(|_| at == last);
-            self.message(message, mark, paint)
+            Self::message(message, mark, paint)
         });
         context.push(("messages".into(), messages.collect()));
         let tools: Value = if options.tools.is_empty() {
@@ -96,7 +96,7 @@ impl Conversation<'_> {
         Value::from_pairs(context)
     }
 
-    fn message(&self, message: &Message, mark: Option<char>, paint: &dyn Paint) -> Value {
+    fn message(message: &Message, mark: Option<char>, paint: &dyn Paint) -> Value {
         let origin = if message.role == Role::Tool {
             Origin::Foreign
         } else {

@@ -18,20 +18,24 @@ pub(crate) struct Encoder {
     /// Free tokens looked for in normalized text.
     normalized: Matcher,
     turn_ids: HashSet<u32>,
+    /// Turn marks that ordinary text must never become. The unknown token is no danger, and stands for any character.
+    forged_ids: HashSet<u32>,
 }
 
 impl Encoder {
-    pub(crate) fn new(entries: &[Entry]) -> Self {
+    pub(crate) fn new(entries: &[Entry], unknown: Option<u32>) -> Self {
+        let turn_ids: HashSet<u32> = entries
+            .iter()
+            .filter(|entry| entry.guard == Guard::Turn)
+            .map(|entry| entry.id)
+            .collect();
         Self {
             raw: Matcher::new(entries, |entry| {
                 (entry.normalized.is_none() || entry.guard > Guard::Free).then(|| entry.content.clone())
             }),
             normalized: Matcher::new(entries, |entry| entry.normalized.clone().filter(|_| entry.guard == Guard::Free)),
-            turn_ids: entries
-                .iter()
-                .filter(|entry| entry.guard == Guard::Turn)
-                .map(|entry| entry.id)
-                .collect(),
+            forged_ids: turn_ids.iter().copied().filter(|id| Some(*id) != unknown).collect(),
+            turn_ids,
         }
     }
 
@@ -50,9 +54,9 @@ impl Encoder {
         let (spans, took_all) = self.raw.scan(text, accept);
         if took_all {
             let ids = tokenizer.encode_fast(text, false).map_err(failed)?.get_ids().to_vec();
-            let expected = spans.iter().filter(|span| self.is_turn_mark(span.id)).count();
+            let expected = spans.iter().filter(|span| self.forged_ids.contains(&span.id)).count();
             // More would mean that ordinary text became one, by normalization or by the model's own vocabulary.
-            if ids.iter().filter(|id| self.is_turn_mark(**id)).count() == expected {
+            if ids.iter().filter(|id| self.forged_ids.contains(id)).count() == expected {
                 return Ok(ids);
             }
         }
@@ -79,36 +83,46 @@ impl Encoder {
     }
 
     /// Tokens of ordinary text. Some vocabularies also hold their special tokens as words; text that would become one
-    /// is cut inside it, so that it comes out as shorter words.
+    /// is cut behind that word's first character, so that it comes out as shorter words.
     fn ordinary(&self, model: &impl Model, text: &str) -> tokenizers::Result<Vec<Token>> {
         let mut out = Vec::new();
-        let mut at = 0;
-        while at < text.len() {
-            let mut end = text.len();
-            let tokens = loop {
-                let tokens = model.tokenize(&text[at..end])?;
-                let Some(forged) = tokens.iter().find(|token| self.is_turn_mark(token.id)) else {
-                    break tokens;
-                };
-                let (start, stop) = forged.offsets;
-                let first = text[at + start..].chars().next().map_or(1, char::len_utf8);
-                if start > 0 {
-                    end = at + start;
-                } else if first < stop.min(end - at) {
-                    end = at + first;
-                } else {
-                    // A single character that is a turn mark by itself has no other spelling.
-                    break Vec::new();
-                }
-            };
-            out.extend(tokens.into_iter().map(|mut token| {
-                token.offsets = (token.offsets.0 + at, token.offsets.1 + at);
-                token
-            }));
-            at = end;
+        let mut waiting = vec![text];
+        while let Some(part) = waiting.pop() {
+            let mut tokens = model.tokenize(part)?;
+            let mut cuts: Vec<usize> = tokens
+                .iter()
+                .filter(|token| self.forged_ids.contains(&token.id))
+                .map(|token| behind_first(part, token))
+                .collect();
+            cuts.retain(|cut| *cut < part.len());
+            if cuts.is_empty() {
+                // A single character that is a mark by itself has no other spelling.
+                tokens.retain(|token| !self.forged_ids.contains(&token.id));
+                let from = part.as_ptr() as usize - text.as_ptr() as usize;
+                out.extend(tokens.into_iter().map(|mut token| {
+                    token.offsets = (token.offsets.0 + from, token.offsets.1 + from);
+                    token
+                }));
+                continue;
+            }
+            let mut end = part.len();
+            for cut in cuts.into_iter().rev() {
+                waiting.push(&part[cut..end]);
+                end = cut;
+            }
+            waiting.push(&part[..end]);
         }
         Ok(out)
     }
+}
+
+/// The place behind the first character of a token.
+fn behind_first(text: &str, token: &Token) -> usize {
+    let mut at = token.offsets.0 + 1;
+    while at < text.len() && !text.is_char_boundary(at) {
+        at += 1;
+    }
+    at
 }
 
 /// Cuts a string at the spans, each becoming its token.
@@ -163,6 +177,7 @@ pub(crate) fn entries(added: &AddedVocabulary, normalizer: Option<&impl Normaliz
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may fail")]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -208,7 +223,7 @@ mod tests {
                 for entry in &mut entries {
                     entry.guard = Guard::Free;
                 }
-                let encoder = Encoder::new(&entries);
+                let encoder = Encoder::new(&entries, None);
                 let (spans, _) = encoder.raw.scan(&text, |_, _| true);
                 let whole = tokenizer.encode_fast(text.as_str(), false).unwrap();
                 prop_assert_eq!(encoder.encode_around(tokenizer, &text, &spans).unwrap(), whole.get_ids(), "{}", name);
@@ -219,10 +234,10 @@ mod tests {
         #[test]
         fn ordinary_text_never_becomes_a_special_token(text in mixed_text()) {
             for (name, tokenizer, entries) in KINDS.iter() {
-                let encoder = Encoder::new(entries);
+                let unknown = tokenizer.token_to_id("<unk>");
+                let encoder = Encoder::new(entries, unknown);
                 let ids = encoder.encode(tokenizer, &text, |entry, _| entry.guard != Guard::Turn).unwrap();
                 // `<unk>` also comes from characters that the vocabulary lacks.
-                let unknown = tokenizer.token_to_id("<unk>");
                 prop_assert!(ids.iter().all(|id| !encoder.is_turn_mark(*id) || Some(*id) == unknown), "{}: {:?}", name, ids);
             }
         }

@@ -141,15 +141,43 @@ fn sampling(generation: &Value) -> SamplingDefaults {
     }
 }
 
-/// A JSON file, `Null` where it is absent. Some writers add a byte order mark or `NaN`.
+/// A JSON file, `Null` where it is absent. Python also writes numbers that JSON does not know.
 fn json(dir: &Path, name: &str) -> Result<Value> {
     let path = dir.join(name);
     let Some(text) = text(&path)? else { return Ok(Value::Null) };
-    serde_json::from_str(text.trim_start_matches('\u{feff}')).map_err(|error| TextError::Invalid {
+    let text = text.trim_start_matches('\u{feff}');
+    let parsed = serde_json::from_str(text).or_else(|error| serde_json::from_str(&without_odd_numbers(text)).map_err(|_| error));
+    parsed.map_err(|error| TextError::Invalid {
         path,
         cause: format!("it is not valid JSON ({error})"),
         fix: "download the model again",
     })
+}
+
+/// `NaN` and the infinities become `null` outside of strings.
+fn without_odd_numbers(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut in_string = false;
+    while let Some(character) = rest.chars().next() {
+        let odd = ["-Infinity", "Infinity", "NaN"]
+            .into_iter()
+            .find(|word| !in_string && rest.starts_with(word));
+        if let Some(word) = odd {
+            out.push_str("null");
+            rest = &rest[word.len()..];
+            continue;
+        }
+        let mut length = character.len_utf8();
+        match character {
+            '"' => in_string = !in_string,
+            '\\' if in_string => length += rest[1..].chars().next().map_or(0, char::len_utf8),
+            _ => {}
+        }
+        out.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    out
 }
 
 fn text(path: &Path) -> Result<Option<String>> {
@@ -160,5 +188,19 @@ fn text(path: &Path) -> Result<Option<String>> {
             path: path.to_owned(),
             reason: error.to_string(),
         }),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may fail")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn python_numbers_are_no_obstacle() {
+        let text = r#"{"limit": [0.0, Infinity, -Infinity], "x": NaN, "text": "NaN \" Infinity \\", "y": 1}"#;
+        let value: Value = serde_json::from_str(&without_odd_numbers(text)).unwrap();
+        assert_eq!(value["limit"], serde_json::json!([0.0, null, null]));
+        assert_eq!((value["text"].as_str(), value["y"].as_i64()), (Some("NaN \" Infinity \\"), Some(1)));
     }
 }

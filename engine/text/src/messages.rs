@@ -59,6 +59,7 @@ fn append(content: &mut String, more: &str) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may fail")]
 mod tests {
     use super::*;
 

@@ -225,6 +225,7 @@ impl Paint for PrivateMarks {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may fail")]
 mod tests {
     use super::*;
 
@@ -271,7 +272,7 @@ mod tests {
         let revealed = marks.reveal(&format!("\u{e001}<S>{}", marks.text("<T>", Origin::Foreign)));
         assert_eq!(
             (revealed.text.as_str(), revealed.turns, revealed.foreign),
-            ("<S><S><T>", vec![0..3], vec![6..9])
+            ("<S><S><T>", Vec::from([0..3]), Vec::from([6..9]))
         );
     }
 }

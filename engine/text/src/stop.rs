@@ -14,6 +14,16 @@ pub struct Scanned {
 /// The stop string that is complete first ends the text; of several that are complete at the same character the
 /// longest one, so what is emitted never depends on the cuts. Only text that may still become a stop string is held
 /// back: at most the longest stop string less one character.
+///
+/// ```
+/// use dspark_text::StopScanner;
+///
+/// let mut scanner = StopScanner::new(["\nUser:"]);
+/// assert_eq!(scanner.push("Hello.\nUs").text, "Hello.");
+/// assert_eq!(scanner.push("ual").text, "\nUsual");
+/// let scanned = scanner.push("\nUser: more");
+/// assert_eq!((scanned.text.as_str(), scanned.matched.as_deref()), ("", Some("\nUser:")));
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct StopScanner {
     stops: Vec<String>,
@@ -87,7 +97,7 @@ impl StopScanner {
         let bytes = text.as_bytes();
         self.stops
             .iter()
-            .flat_map(|stop| {
+            .filter_map(|stop| {
                 let longest = text.len().min(stop.len() - 1);
                 (1..=longest)
                     .rev()

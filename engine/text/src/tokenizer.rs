@@ -9,6 +9,7 @@ use crate::{
     template::python::{Clock, system_clock},
 };
 use dspark_protocol::{EngineError, Message, Prompt, PromptCodec, SamplingDefaults, TemplateOptions};
+use serde_json::Value;
 use std::{
     collections::{BTreeMap, HashMap},
     fs,
@@ -37,6 +38,22 @@ struct Inner {
     /// A broken template does not keep a model from completing plain text.
     renderer: Result<Option<Renderer>>,
     facts: TemplateFacts,
+}
+
+/// The parts of `tokenizer.json` that are read besides by the library; not its vocabulary.
+#[derive(serde::Deserialize)]
+struct Outline {
+    #[serde(default)]
+    decoder: Value,
+    #[serde(default)]
+    pre_tokenizer: Value,
+    model: ModelOutline,
+}
+
+#[derive(serde::Deserialize)]
+struct ModelOutline {
+    unk_token: Option<String>,
+    unk_id: Option<u32>,
 }
 
 impl Tokenizer {
@@ -70,23 +87,27 @@ impl Tokenizer {
             cause,
             fix: "download the model again",
         };
-        let json: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| invalid(format!("it is not valid JSON ({error})")))?;
+        let outline: Outline = serde_json::from_slice(&bytes).map_err(|error| invalid(format!("it is not valid JSON ({error})")))?;
         // The library panics on some malformed files.
         let hf = catch_unwind(AssertUnwindSafe(|| tokenizers::Tokenizer::from_bytes(&bytes)))
             .map_err(|_| invalid("it is malformed".to_owned()))?
             .map_err(|error| invalid(format!("it is no tokenizer of a known kind ({error})")))?;
-        Self::assemble(hf, Spelling::of(&json), Folder::read(dir)?, clock).map_err(|error| match error {
+        Self::assemble(hf, &outline, Folder::read(dir)?, clock).map_err(|error| match error {
             TextError::Encode(cause) => invalid(cause),
             other => other,
         })
     }
 
-    fn assemble(mut hf: tokenizers::Tokenizer, spelling: Spelling, folder: Folder, clock: Clock) -> Result<Self> {
+    fn assemble(mut hf: tokenizers::Tokenizer, outline: &Outline, folder: Folder, clock: Clock) -> Result<Self> {
         hf.with_padding(None);
         hf.with_truncation(None).map_err(failed)?;
         add_configured(&mut hf, &folder)?;
 
         let mut entries = encode::entries(hf.get_added_vocabulary(), hf.get_normalizer());
+        let unknown = outline
+            .model
+            .unk_id
+            .or_else(|| outline.model.unk_token.as_ref().and_then(|token| hf.token_to_id(token)));
         let eos_ids = folder.stop_ids(|token| hf.token_to_id(token));
         let named = folder.specials.values().filter_map(|token| hf.token_to_id(token));
         let special: Vec<u32> = eos_ids.iter().copied().chain(named).collect();
@@ -106,7 +127,7 @@ impl Tokenizer {
         {
             facts = TemplateFacts::probe(renderer, &folder.specials);
             let (turns, inner) = facts::own_words(renderer, &folder.specials);
-            let seen = Encoder::new(&entries);
+            let seen = Encoder::new(&entries, unknown);
             raise(&mut entries, Guard::Inner, &seen, &inner);
             raise(&mut entries, Guard::Turn, &seen, &turns);
         }
@@ -116,8 +137,8 @@ impl Tokenizer {
         let vocab = model.get_vocab();
         let highest = vocab.values().copied().chain(entries.iter().map(|entry| entry.id)).max();
         Ok(Self(Arc::new(Inner {
-            spelling,
-            encoder: Encoder::new(&entries),
+            spelling: Spelling::of(&outline.decoder, &outline.pre_tokenizer),
+            encoder: Encoder::new(&entries, unknown),
             added: entries.into_iter().map(|entry| (entry.id, entry)).collect(),
             eos_ids,
             bos_id,

@@ -1,5 +1,7 @@
 //! What a model folder may hold, and what is said when it is broken.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
 mod support;
 
 use dspark_protocol::{EngineError, Message, Prompt, PromptCodec, TemplateOptions};

@@ -1,5 +1,7 @@
 //! Parity with `transformers`: `tests/scripts/render_templates.py` wrote what it renders.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
 use super::{ChatTemplate, python::Clock};
 use crate::{
     TextError,

@@ -312,6 +312,7 @@ fn methods(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Re
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may fail")]
 mod tests {
     use super::*;
 

@@ -1,4 +1,5 @@
 //! Model folders for tests.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use dspark_text::Tokenizer;
