@@ -149,8 +149,10 @@ fn visuals(style: &mut Style, theme: &Theme) {
         bg_fill: theme.accent.gamma_multiply(0.3),
         stroke: Stroke::new(1.0, theme.t1),
     };
+    // A steady caret: a blinking one wakes the window twice a second for nothing.
     visuals.text_cursor = TextCursorStyle {
         stroke: Stroke::new(2.0, theme.accent),
+        blink: false,
         ..TextCursorStyle::default()
     };
     visuals.slider_trailing_fill = true;

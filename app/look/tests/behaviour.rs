@@ -41,6 +41,17 @@ fn the_gallery_is_named_throughout() {
 }
 
 #[test]
+fn nothing_moves_while_nothing_happens() {
+    let mut h = harness(Shot::DARK, GalleryState::default(), |ui, state| gallery(ui, state));
+    h.run_steps(4);
+    // The caret too: a focused field must not keep the window awake.
+    h.get_by_role_and_label(Role::TextInput, "Filter").focus();
+    h.run();
+    let delay = h.output().viewport_output[&egui::ViewportId::ROOT].repaint_delay;
+    assert!(delay > std::time::Duration::from_secs(60), "asks for a frame in {delay:?}");
+}
+
+#[test]
 fn every_state_of_the_pill_has_its_own_word_and_mark() {
     let states = [
         PillState::Stopped,

@@ -1,6 +1,6 @@
 //! Messages of a chat: the user's bubble, the reasoning block, the tiles of a turn.
 
-use egui::{Align, Color32, Label, Layout, Rect, Response, Role, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, text::LayoutJob, vec2};
+use egui::{Align, Color32, Label, Layout, Rect, Response, Role, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
 use crate::{
     Icon, Theme, Type, motion, paint,
@@ -196,46 +196,6 @@ fn tint_legend(ui: &Ui, rect: Rect, theme: &Theme) -> f32 {
         right = square.left() - 12.0;
     }
     right + 12.0
-}
-
-/// How a run of reply text came to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Run {
-    /// From the target itself: untinted.
-    Target,
-    Accepted,
-    Lookup,
-    /// The target's own token where the draft was wrong: underlined.
-    Corrected,
-}
-
-/// Append reply text in its tint.
-pub fn append_run(job: &mut LayoutJob, theme: &Theme, text: &str, run: Run) {
-    let mut format = Type::PROSE.format(theme.t1);
-    match run {
-        Run::Target => {}
-        Run::Accepted => format.background = theme.series.accepted_tint,
-        Run::Lookup => format.background = theme.series.lookup_tint,
-        Run::Corrected => format.underline = Stroke::new(1.5, theme.series.rejected),
-    }
-    // 1 pt of air between the tints of two lines.
-    format.expand_bg = -0.5;
-    job.append(text, 0.0, format);
-}
-
-/// Append inline code: a chip of its own background, apart from its neighbours.
-pub fn append_inline_code(job: &mut LayoutJob, theme: &Theme, text: &str) {
-    let space = Type::PROSE.format(theme.t1);
-    job.append(" ", 0.0, space.clone());
-    let format = egui::text::TextFormat {
-        background: theme.raised,
-        expand_bg: -1.0,
-        ..Type::CODE.with_line(22.0).format(theme.t1)
-    };
-    job.append("\u{2009}", 0.0, format.clone());
-    job.append(text, 0.0, format.clone());
-    job.append("\u{2009}", 0.0, format);
-    job.append("\u{2009}", 0.0, space);
 }
 
 /// The streaming caret after the last row of a galley laid out at `origin`. Blinks never: it marks

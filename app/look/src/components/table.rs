@@ -154,6 +154,31 @@ pub fn two_lines(ui: &mut Ui, top: LayoutJob, bottom: &str, align: Align) -> Res
     response
 }
 
+/// First cell of a row: a name with chips over one quieter line, as high as [`two_lines`].
+/// `open` adds the caret of an expandable row.
+pub fn name_lines(ui: &mut Ui, name: &str, chips: &[(&str, super::Tone)], detail: &str, open: Option<bool>) -> Response {
+    let theme = Theme::of(ui);
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 38.0), Sense::hover());
+    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{name}, {detail}")));
+    let mut left = rect.left();
+    if let Some(open) = open {
+        let caret = Rect::from_min_size(pos2(left, rect.top() + 4.0), vec2(12.0, 12.0));
+        paint::over_down(ui, caret, |ui| row_caret(ui, open));
+        left += 20.0;
+    }
+    let widths: f32 = chips.iter().map(|(text, _)| Type::LABEL.galley(ui, *text, theme.t1).size().x + 22.0).sum();
+    let name = Type::CONTROL.ellipsis(ui, name, theme.t1, rect.right() - left - widths);
+    let mut x = left + name.size().x + 8.0;
+    ui.painter().galley(pos2(left, rect.top()), name, theme.t1);
+    for (text, tone) in chips {
+        let place = Rect::from_min_size(pos2(x, rect.top() + 1.0), vec2(rect.right() - x, 18.0));
+        x = paint::over_down(ui, place, |ui| ui.add(super::Chip::new(text).tone(*tone).tight())).rect.right() + 8.0;
+    }
+    let detail = Type::SMALL.ellipsis(ui, detail, theme.t3, rect.right() - left);
+    ui.painter().galley(pos2(left, rect.top() + 20.0), detail, theme.t3);
+    response
+}
+
 /// The caret of an expandable row, 12 pt, turning as the row opens. Paints only.
 pub fn row_caret(ui: &mut Ui, open: bool) {
     let theme = Theme::of(ui);

@@ -1,10 +1,10 @@
 //! `chat-dark`, `chat-light`, `chat-900x640-dark`.
 
 use dspark_look::{
-    Button, Composer, ComposerState, Density, Icon, IconButton, PillState, ReasoningHead, Run, SendKey, Theme, Tile, Type, append_run,
-    code_block, column, highlight, reasoning, stream_caret, turn_tiles, user_message,
+    Behind, Button, Composer, ComposerState, Density, Icon, IconButton, PillState, Prose, ReasoningHead, SendKey, Theme, Tile, Type, code_block,
+    column, highlight, reasoning, turn_tiles, user_message,
 };
-use egui::{Rect, ScrollArea, Ui, UiBuilder, pos2, text::LayoutJob};
+use egui::{Rect, ScrollArea, Ui, UiBuilder, pos2};
 
 use super::shell::Shell;
 
@@ -84,7 +84,7 @@ fn turn(ui: &mut Ui, state: &mut State) {
     code_block(ui, "code", "rust", highlight(theme, CODE, "rust"), &mut state.wrap);
     ui.add_space(14.0);
     prose(ui);
-    ui.add_space(14.0);
+    ui.add_space(12.0);
     let tile = |label, value, unit| Tile {
         label,
         value,
@@ -104,39 +104,37 @@ fn turn(ui: &mut Ui, state: &mut State) {
 
 fn prose(ui: &mut Ui) {
     let theme = Theme::of(ui);
-    let runs = [
-        ("The greedy choice", Run::Accepted),
-        (" is ", Run::Target),
-        ("safe by exchange: take any optimal", Run::Accepted),
-        (" schedule ", Run::Target),
-        ("and swap its first span for the", Run::Accepted),
-        (" ", Run::Target),
-        ("one", Run::Corrected),
-        (" ", Run::Target),
-        ("that ends earliest", Run::Lookup),
-        (". ", Run::Target),
-        ("It still fits, because it ends no later,", Run::Accepted),
-        (" and ", Run::Target),
-        ("the count is unchanged.", Run::Accepted),
-        (" Repeat ", Run::Target),
-        ("from there and the optimal schedule turns into", Run::Accepted),
-        (" ", Run::Target),
-        ("ours", Run::Corrected),
-        (" ", Run::Target),
-        ("without losing a meeting. Sorting costs", Run::Accepted),
-    ];
-    let mut job = LayoutJob::default();
-    for (text, run) in runs {
-        append_run(&mut job, theme, text, run);
+    let (draft, lookup, own) = (Some(Behind::Accepted), Some(Behind::Lookup), Some(Behind::Corrected));
+    let mut prose = Prose::default();
+    for (text, behind) in [
+        ("The greedy choice", draft),
+        (" is ", None),
+        ("safe by exchange: take any optimal", draft),
+        (" schedule ", None),
+        ("and swap its first span for the", draft),
+        (" ", None),
+        ("one", own),
+        (" ", None),
+        ("that ends earliest", lookup),
+        (". ", None),
+        ("It still fits, because it ends no later,", draft),
+        (" and ", None),
+        ("the count is unchanged.", draft),
+        (" Repeat ", None),
+        ("from there and the optimal schedule turns into", draft),
+        (" ", None),
+        ("ours", own),
+        (" ", None),
+        ("without losing a meeting. Sorting costs", draft),
+        (" ", None),
+        ("O(n log n)", Some(Behind::InlineCode)),
+        ("; the walk is linear and", draft),
+        (" in place, ", None),
+        ("so no extra", draft),
+    ] {
+        prose.text(theme, text, behind);
     }
-    dspark_look::append_inline_code(&mut job, theme, "O(n log n)");
-    append_run(&mut job, theme, "; the walk is linear and", Run::Accepted);
-    append_run(&mut job, theme, " in place, ", Run::Target);
-    append_run(&mut job, theme, "so no extra", Run::Accepted);
-    job.wrap.max_width = ui.available_width();
-    let galley = ui.fonts_mut(|f| f.layout_job(job));
-    let shown = ui.add(egui::Label::new(galley.clone()));
-    stream_caret(ui, shown.rect.min, &galley);
+    prose.show(ui, true);
 }
 
 pub(crate) fn compose(ui: &mut Ui, text: &mut String) {

@@ -2,7 +2,7 @@
 
 use dspark_look::{
     Button, Chip, Columns, Icon, MemoryPart, PillState, Slider, TableRow, TextField, Theme, Tone, Type, card_flush, memory_bar,
-    memory_legend, row_caret, runs, segmented_sized, table_head, tabs, two_lines,
+    memory_legend, name_lines, runs, segmented_sized, table_head, tabs, two_lines,
 };
 use egui::{Align, Layout, Rect, Role, Ui, UiBuilder, pos2, vec2};
 
@@ -72,6 +72,7 @@ fn content(ui: &mut Ui, state: &mut State) {
     ui.add_space(14.0);
     card_flush(ui, |ui| table(ui, state));
     ui.add_space(12.0);
+    ui.spacing_mut().interact_size.y = 18.0;
     ui.horizontal(|ui| {
         ui.add_space(18.0);
         let note = "Tok/s is decode rate at short context. Estimates scale pairs measured on another M4 Pro to this Mac. 38.7 GB is the GPU working set macOS allows.";
@@ -190,23 +191,7 @@ fn row(ui: &mut Ui, columns: &Columns, model: &Model) {
     let (l, r) = (Align::Min, Align::Max);
     let mut row = TableRow::new(ui, columns, model.name, 58.0, model.open);
     row.cell(ui, l, |ui| {
-        ui.vertical(|ui| {
-            ui.spacing_mut().item_spacing.y = 0.0;
-            ui.spacing_mut().interact_size.y = 20.0;
-            ui.add_space(10.0);
-            ui.horizontal(|ui| {
-                row_caret(ui, model.open);
-                ui.label(Type::CONTROL.rich(model.name, theme.t1));
-                for (chip, tone) in model.chips {
-                    ui.add(Chip::new(chip).tone(*tone).tight());
-                }
-            });
-            ui.horizontal(|ui| {
-                ui.spacing_mut().interact_size.y = 18.0;
-                ui.add_space(20.0);
-                ui.label(Type::SMALL.rich(model.detail, theme.t3));
-            });
-        });
+        name_lines(ui, model.name, model.chips, model.detail, Some(model.open));
     });
     row.cell(ui, r, |ui| {
         two_lines(ui, runs(&[(model.size.0, Type::BASE, theme.t1)]), model.size.1, r)
@@ -251,7 +236,7 @@ fn row(ui: &mut Ui, columns: &Columns, model: &Model) {
 
 fn expanded(ui: &mut Ui, state: &mut State) {
     let theme = Theme::of(ui);
-    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 203.0), egui::Sense::hover());
+    let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 204.0), egui::Sense::hover());
     ui.painter().rect_filled(rect, 0, theme.expanded);
     let memory = theme.memory;
     let part = |name, gigabytes, color| MemoryPart { name, gigabytes, color };
