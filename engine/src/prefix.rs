@@ -69,10 +69,10 @@ impl PrefixStore {
         long >= SMALL && long >= SMALL_SHARE * reuse && reuse < SMALL
     }
 
-    /// Keeps a finished cache. `tokens` are the ones fed to it, in order.
+    /// Keeps a finished cache. `tokens` are the ones fed to it, in order. Call [`Self::settle`] when there is time.
     ///
     /// # Errors
-    /// When the cache turns out not to be computable or not to hold these tokens; it is then dropped.
+    /// When the cache does not hold these tokens; it is then dropped.
     pub(crate) fn store(&mut self, tokens: Vec<u32>, mut cache: Box<dyn Cache>) -> Result<(), Exception> {
         if cache.len() < tokens.len() {
             return Err(Exception::custom(format!(
@@ -85,8 +85,6 @@ impl PrefixStore {
         if surplus > 0 {
             cache.trim(surplus)?;
         }
-        // What a decode loop left lazy fails here or never.
-        transforms::eval(cache.arrays())?;
         if self.limit == 0 || tokens.len() < MIN_REUSE || self.guarded(tokens.len()) {
             return Ok(());
         }
@@ -103,6 +101,15 @@ impl PrefixStore {
             used: self.clock,
         });
         Ok(())
+    }
+
+    /// Computes what the decode loop left lazy in the newest slot: it fails here or never.
+    ///
+    /// # Errors
+    /// When it cannot be computed; the slot is then dropped.
+    pub(crate) fn settle(&mut self) -> Result<(), Exception> {
+        let Some(newest) = self.slots.last() else { return Ok(()) };
+        transforms::eval(newest.cache.arrays()).inspect_err(|_| drop(self.slots.pop()))
     }
 
     /// Whether a small newcomer would push out much larger residents.

@@ -25,6 +25,8 @@ pub(crate) struct Board {
     rounds: RoundRing,
     seq: u64,
     published: Instant,
+    /// Progress since the last publication.
+    withheld: bool,
 }
 
 impl Board {
@@ -38,6 +40,7 @@ impl Board {
             rounds,
             seq: 0,
             published: Instant::now(),
+            withheld: false,
         }
     }
 
@@ -57,8 +60,16 @@ impl Board {
     pub(crate) fn progress(&mut self, state: EngineState) {
         self.now.state = state;
         self.now.beat = Instant::now();
-        if self.published.elapsed() >= FRAME {
+        self.withheld = self.published.elapsed() < FRAME;
+        if !self.withheld {
             self.publish();
+        }
+    }
+
+    /// Shows the progress that was too early to be published: what comes next may take long.
+    pub(crate) fn catch_up(&mut self) {
+        if self.withheld {
+            self.show();
         }
     }
 
@@ -70,6 +81,7 @@ impl Board {
 
     /// Shows a change that is no progress (a longer queue) without touching the beat.
     pub(crate) fn show(&mut self) {
+        self.withheld = false;
         self.now.memory = device::memory(&self.device, self.now.machine.ram);
         self.now.requests = self.active.iter().chain(&self.queued).cloned().collect();
         self.sender.send_replace(Arc::new(self.now.clone()));

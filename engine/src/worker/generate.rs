@@ -2,45 +2,39 @@
 
 use super::{
     Model, Options, Shop,
+    decode::{Decoded, Decoding, End, compute},
     inbox::{active, waited},
     outlet::{self, deliver, gone},
     panic_text,
     step::Sequence,
     text::TextOut,
 };
-use crate::{
-    sample::{Place, Sampler},
-    telemetry::Rate,
-};
+use crate::sample::{Place, Sampler};
 use dspark_protocol::{
     EngineError, EngineState, Event, FinishReason, GenerateCommand, Mode, Prompt, Request, Result, Summary, TextDelta, Timings, Usage,
 };
-use mlx_rs::{error::Exception, memory};
+use mlx_rs::memory;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 /// Most alternatives that log-probabilities may list.
 const MOST_LOGPROBS: u8 = 20;
 
-/// Runs a request to its last event. Whatever goes wrong ends this request alone.
-pub(super) fn generate(command: &GenerateCommand, model: Option<&mut Model>, shop: &mut Shop, options: &Options) {
+/// Runs a request up to its last event, which is returned. Whatever goes wrong ends this request alone.
+pub(super) fn generate(command: &GenerateCommand, model: Option<&mut Model>, shop: &mut Shop, options: &Options) -> Event {
     let started = Instant::now();
     shop.board.active = Some(active(command, false));
     let outcome = if gone(command) {
         Err(EngineError::Cancelled)
     } else {
-        match model {
-            None => Err(EngineError::NoModel),
-            Some(model) => catch_unwind(AssertUnwindSafe(|| {
-                admit(command, model, shop, options)?.run(command, model, shop, options)
-            }))
-            .unwrap_or_else(|panic| Err(EngineError::Compute(panic_text(&*panic)))),
-        }
+        model.map_or(Err(EngineError::NoModel), |model| attempt(command, model, shop, options))
     };
+    shop.board.active = None;
+    shop.inbox.paced(started.elapsed());
     let totals = &mut shop.board.now.totals;
-    let event = match outcome {
+    match outcome {
         Ok(summary) => {
             totals.cancelled += u64::from(summary.finish == FinishReason::Cancelled);
             totals.prompt_tokens += summary.usage.prompt_tokens as u64;
@@ -61,10 +55,21 @@ pub(super) fn generate(command: &GenerateCommand, model: Option<&mut Model>, sho
             }
             Event::Failed(error)
         }
-    };
-    shop.inbox.part(command, event);
-    shop.inbox.paced(started.elapsed());
-    shop.board.active = None;
+    }
+}
+
+/// One try, whose panics are errors.
+fn attempt(command: &GenerateCommand, model: &mut Model, shop: &mut Shop, options: &Options) -> Result<Summary> {
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        admit(command, model, shop, options)?.run(command, model, shop, options)
+    }))
+    .unwrap_or_else(|panic| Err(EngineError::Compute(panic_text(&*panic))));
+    if matches!(outcome, Err(EngineError::Compute(_))) {
+        // Memory is the likely cause, and what was kept from before may share it: the next request starts afresh.
+        model.prefix.clear();
+        let _ = memory::clear_cache();
+    }
+    outcome
 }
 
 /// A request that is known to be honourable.
@@ -130,43 +135,6 @@ fn admit(command: &GenerateCommand, model: &Model, shop: &mut Shop, options: &Op
     })
 }
 
-/// Why decoding ended.
-enum End {
-    Eos,
-    Stop(String),
-    Length,
-    Gone,
-}
-
-/// What decoding leaves behind.
-#[derive(Default)]
-struct Decoded {
-    ids: Vec<u32>,
-    forwards: usize,
-    seconds: f64,
-    /// Building and scheduling graphs.
-    graph: Duration,
-    /// Waiting for the device.
-    wait: Duration,
-}
-
-impl Decoded {
-    /// Where the time of a round goes, on average, in microseconds; `host` is what MLX has no part in.
-    fn report(&self, request: u64) {
-        let per_round = |seconds: f64| seconds * 1e6 / self.forwards.max(1) as f64;
-        let (graph, wait) = (self.graph.as_secs_f64(), self.wait.as_secs_f64());
-        let host = (self.seconds - graph - wait).max(0.0);
-        tracing::debug!(
-            target: "dspark_engine::rounds",
-            request,
-            rounds = self.forwards,
-            host_us = per_round(host),
-            graph_us = per_round(graph),
-            wait_us = per_round(wait),
-        );
-    }
-}
-
 impl Admitted {
     fn run(mut self, command: &GenerateCommand, model: &mut Model, shop: &mut Shop, options: &Options) -> Result<Summary> {
         let request = &command.request;
@@ -187,29 +155,38 @@ impl Admitted {
             prompt_tokens: total,
             cached_tokens: cached,
         };
-        let mut decoded = Decoded::default();
-        let mut sequence = Sequence::new(
-            &*model.loaded.target,
-            cache,
-            self.prompt[..cached].to_vec(),
-            request.logprobs.is_some(),
-        );
+        let Model { loaded, prefix, .. } = &mut *model;
+        let mut sequence = Sequence::new(&*loaded.target, cache, self.prompt[..cached].to_vec(), request.logprobs.is_some());
         let mut end = match deliver(command, hello, &mut shop.inbox, &mut shop.board) {
             Ok(()) => self.prefill(command, &mut sequence, shop, options.chunk())?,
             Err(outlet::Gone) => Some(End::Gone),
         };
-        let mut timings = Timings {
-            queue: self.queue_seconds,
-            prefill: began.elapsed().as_secs_f64(),
-            ..Timings::default()
-        };
-        timings.ttft = timings.prefill;
+        let mut prefill = began.elapsed();
+        let mut decoded = Decoded::default();
         if end.is_none() {
-            end = Some(self.decode(command, &mut sequence, &mut decoded, &mut timings, began, model, shop)?);
+            let decoding = Decoding {
+                command,
+                sequence: &mut sequence,
+                sampler: &mut self.sampler,
+                text: &mut self.text,
+                budget: self.budget,
+                eos: &loaded.eos,
+                prefix,
+                shop,
+            };
+            end = Some(decoding.run(&self.prompt, &mut decoded)?);
+            if let Some(first) = decoded.first {
+                prefill = first.duration_since(began);
+            }
         }
         let finish = self.ending(end.unwrap_or(End::Length), command, shop);
         decoded.report(command.id);
-        timings.decode = decoded.seconds;
+        let timings = Timings {
+            queue: self.queue_seconds,
+            ttft: prefill.as_secs_f64(),
+            prefill: prefill.as_secs_f64(),
+            decode: decoded.seconds,
+        };
         usage.completion_tokens = decoded.ids.len();
 
         let Sequence { cache, fed, .. } = sequence;
@@ -259,99 +236,6 @@ impl Admitted {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn decode(
-        &mut self,
-        command: &GenerateCommand,
-        sequence: &mut Sequence<'_>,
-        decoded: &mut Decoded,
-        timings: &mut Timings,
-        began: Instant,
-        model: &Model,
-        shop: &mut Shop,
-    ) -> Result<End> {
-        let request = &command.request;
-        let total = self.prompt.len();
-        let done = sequence.fed.len();
-        let mut drawn = sequence.first(&self.prompt[done..], &self.sampler).map_err(compute)?;
-        // The first token settles here, so that prefill and decode times are each their own.
-        let mut id = drawn.read().map_err(compute)?;
-        let first = Instant::now();
-        timings.prefill = first.duration_since(began).as_secs_f64();
-        timings.ttft = timings.prefill;
-        if deliver(
-            command,
-            Event::Prefill { processed: total, total },
-            &mut shop.inbox,
-            &mut shop.board,
-        )
-        .is_err()
-        {
-            return Ok(End::Gone);
-        }
-        let pipelined = !self.sampler.sequential();
-        let mut rate = Rate::default();
-        let mut round = first;
-        // The step that feeds `id`; scheduled before `id` is read, but for the first token.
-        let mut ahead = None;
-        loop {
-            if !request.ignore_eos && model.loaded.eos.contains(&id) {
-                return Ok(End::Eos);
-            }
-            let last = decoded.ids.len() + 1 >= self.budget;
-            if pipelined && !last && ahead.is_none() {
-                ahead = Some(timed(&mut decoded.graph, || sequence.step(&drawn, &self.sampler)).map_err(compute)?);
-                sequence.was_fed(id);
-            }
-            let logprobs = match request.logprobs {
-                Some(top) => drawn.logprobs(id, usize::from(top)).map_err(compute)?,
-                None => None,
-            };
-            decoded.ids.push(id);
-            decoded.seconds = round.duration_since(first).as_secs_f64();
-            rate.token(round);
-            let (delta, stop) = self.text.push(id, logprobs);
-            if let Some(active) = &mut shop.board.active {
-                active.generated = decoded.ids.len();
-            }
-            shop.board.now.context_tokens = sequence.fed.len();
-            shop.board.progress(EngineState::Generating {
-                tokens_per_sec: rate.per_second(),
-            });
-            shop.inbox.drain(&mut shop.board);
-            let delivered = deliver(command, Event::Delta(delta), &mut shop.inbox, &mut shop.board);
-            if let Some(stop) = stop {
-                return Ok(End::Stop(stop));
-            }
-            if last {
-                return Ok(End::Length);
-            }
-            if delivered.is_err() || gone(command) || shop.inbox.stopped() {
-                return Ok(End::Gone);
-            }
-            self.sampler.observe(id);
-            drawn = match ahead.take() {
-                Some(next) => next,
-                None => {
-                    let next = timed(&mut decoded.graph, || sequence.step(&drawn, &self.sampler)).map_err(compute)?;
-                    sequence.was_fed(id);
-                    next
-                }
-            };
-            if pipelined && decoded.ids.len() + 1 < self.budget {
-                ahead = Some(timed(&mut decoded.graph, || sequence.step(&drawn, &self.sampler)).map_err(compute)?);
-            }
-            id = timed(&mut decoded.wait, || drawn.read()).map_err(compute)?;
-            if ahead.is_some() {
-                sequence.was_fed(id);
-            }
-            decoded.forwards += 1;
-            let now = Instant::now();
-            shop.board.plain_round(command.id, now.duration_since(round));
-            round = now;
-        }
-    }
-
     /// Lets out what was held back, and names the end.
     fn ending(&mut self, end: End, command: &GenerateCommand, shop: &mut Shop) -> FinishReason {
         let finish = match end {
@@ -370,14 +254,6 @@ impl Admitted {
             None => finish,
         }
     }
-}
-
-/// Runs something and adds how long it took.
-fn timed<T>(total: &mut Duration, work: impl FnOnce() -> T) -> T {
-    let begun = Instant::now();
-    let done = work();
-    *total += begun.elapsed();
-    done
 }
 
 /// Plain decoding is what runs; why, where something else was asked for.
@@ -404,10 +280,4 @@ fn name(mode: Mode) -> &'static str {
         Mode::Dspark => "dspark",
         Mode::Dflash => "dflash",
     }
-}
-
-/// An error of MLX, with its buffers given back: memory is the likely cause.
-fn compute(error: Exception) -> EngineError {
-    let _ = memory::clear_cache();
-    EngineError::Compute(error.what().to_owned())
 }

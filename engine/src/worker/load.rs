@@ -7,7 +7,9 @@ use crate::{
     prefix::PrefixStore,
     sample::{Place, Sampler},
 };
-use dspark_protocol::{EngineError, EngineState, LoadCommand, LoadEvent, LoadRequest, LoadStage, ModelInfo, PromptCodec, Result, Sampling};
+use dspark_protocol::{
+    EngineError, EngineState, LoadCommand, LoadEvent, LoadRequest, LoadStage, Mode, ModelInfo, PromptCodec, Result, Sampling,
+};
 use mlx_rs::error::Exception;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -105,8 +107,8 @@ fn bring(command: &LoadCommand, loader: &mut dyn ModelLoader, shop: &mut Shop, b
     let info = ModelInfo {
         name: request.name.clone(),
         path: request.path.clone(),
-        mode: request.mode,
-        // Named here once it takes part.
+        // What runs: drafters and lookup are not available yet, and every answer says so.
+        mode: Mode::Baseline,
         drafter: None,
         context_window: window,
         loaded_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),

@@ -6,10 +6,12 @@
 //! | `inbox` | the queue: bounds, positions, cancellation of what waits |
 //! | `outlet` | a generation's events, back-pressure |
 //! | `generate` | one generation from admission to its summary |
+//! | `decode` | its rounds |
 //! | `step` | the device's side of it |
 //! | `text` | ids to text deltas |
 //! | `load` | loading beside the old model, unloading |
 
+mod decode;
 mod generate;
 mod inbox;
 mod load;
@@ -30,7 +32,11 @@ use arc_swap::ArcSwapOption;
 use dspark_protocol::{EngineState, ModelInfo, PromptCodec, Snapshot, Worker};
 use inbox::{Inbox, Job};
 use mlx_rs::memory;
-use std::{any::Any, sync::Arc};
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 /// Prompt tokens computed between two looks at the commands. Attention on a GPU wants them long; a CPU takes seconds
 /// for a thousand, which is how long a cancel would wait.
@@ -50,6 +56,7 @@ struct Model {
 struct Shop {
     inbox: Inbox,
     board: Board,
+    pressure: PressureWatch,
 }
 
 /// The parts of [`EngineOptions`] that the loop looks at.
@@ -76,7 +83,6 @@ pub(crate) struct Engine {
     codec: Arc<ArcSwapOption<Box<dyn PromptCodec>>>,
     loader: Box<dyn ModelLoader>,
     options: Options,
-    pressure: PressureWatch,
 }
 
 impl Engine {
@@ -92,6 +98,7 @@ impl Engine {
             shop: Shop {
                 inbox: Inbox::new(worker.commands, options.queue_limit, runtime),
                 board: Board::new(worker.snapshot, worker.rounds, now, device),
+                pressure: PressureWatch::default(),
             },
             model: None,
             codec: worker.codec,
@@ -101,7 +108,6 @@ impl Engine {
                 prefill_chunk: options.prefill_chunk,
                 place: options.place,
             },
-            pressure: PressureWatch::default(),
         })
     }
 
@@ -114,13 +120,19 @@ impl Engine {
                 if self.shop.inbox.stopped() {
                     break;
                 }
-                self.relieve_pressure();
+                if let Some(model) = &mut self.model {
+                    self.shop.relieve_pressure(&mut model.prefix);
+                }
                 continue;
             };
             match job {
                 Job::Generate(command) => {
-                    generate::generate(&command, self.model.as_mut(), &mut self.shop, &self.options);
-                    self.relieve_pressure();
+                    let last = generate::generate(&command, self.model.as_mut(), &mut self.shop, &self.options);
+                    // Who reads the last event finds the snapshot in accord with it, and does not wait for the rest.
+                    self.rest();
+                    self.shop.inbox.part(&command, last);
+                    self.settle();
+                    continue;
                 }
                 Job::Load(command) => self.load(&command),
                 Job::Unload(done) => {
@@ -134,6 +146,21 @@ impl Engine {
         self.unload();
         self.shop.inbox.refuse_all(&mut self.shop.board);
         self.shop.board.enter(EngineState::Stopped);
+    }
+
+    /// Finishes what the last generation left lazy.
+    fn settle(&mut self) {
+        let settled = catch_unwind(AssertUnwindSafe(|| {
+            self.model.as_mut().map_or(Ok(()), |model| model.prefix.settle())
+        }));
+        match settled {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the cache of a finished generation could not be kept"),
+            Err(panic) => {
+                tracing::warn!(panic = panic_text(&*panic), "the cache of a finished generation could not be kept");
+                self.model.as_mut().map(|model| model.prefix.clear());
+            }
+        }
     }
 
     /// The state between jobs.
@@ -154,15 +181,14 @@ impl Engine {
             .is_some_and(|model| !model.prefix.is_empty())
             .then_some(LOOK_EVERY)
     }
+}
 
-    /// Gives memory back when the machine runs short: MLX's spare buffers first, then the kept prefixes.
-    /// Source: `spec/caching-batching.md` §2.
-    fn relieve_pressure(&mut self) {
+impl Shop {
+    /// Gives memory back when the machine runs short: MLX's spare buffers first, then the kept prefixes. A look every
+    /// few seconds. Source: `spec/caching-batching.md` §2.
+    fn relieve_pressure(&mut self, prefix: &mut PrefixStore) {
         let Some(level) = self.pressure.look() else { return };
-        if level == Pressure::Critical
-            && let Some(model) = &mut self.model
-            && model.prefix.clear()
-        {
+        if level == Pressure::Critical && prefix.clear() {
             tracing::warn!("memory is critically short: the prompt caches were dropped");
         }
         let _ = memory::clear_cache();

@@ -30,6 +30,7 @@ pub(crate) fn deliver(command: &GenerateCommand, event: Event, inbox: &mut Inbox
         if gone(command) || inbox.stopped() {
             return Err(Gone);
         }
+        board.catch_up();
         inbox.wait_for_reader(command, board);
     }
 }
