@@ -40,6 +40,33 @@ impl RepoCache {
         self.root.join("blobs").join(format!("{etag}.incomplete"))
     }
 
+    /// Newer Python clients give their partial files random names and never come back to them. One that nobody has written
+    /// to for a minute becomes ours; the caller holds the blob's lock.
+    fn adopt(&self, etag: &str) -> Result<()> {
+        let partial = self.partial(etag);
+        let (prefix, quiet) = (format!("{etag}."), std::time::Duration::from_mins(1));
+        let left = std::fs::read_dir(self.root.join("blobs"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| {
+                let name = entry.file_name();
+                let middle = name
+                    .to_str()
+                    .and_then(|name| name.strip_prefix(&prefix)?.strip_suffix(".incomplete"));
+                middle.is_some_and(|middle| middle.bytes().all(|b| b.is_ascii_hexdigit()))
+            })
+            .filter_map(|entry| Some((entry.metadata().ok()?, entry.path())))
+            .filter(|(meta, _)| meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > quiet)))
+            .max_by_key(|(meta, _)| meta.len());
+        match left {
+            Some((meta, path)) if !partial.exists() && meta.len() > 0 => {
+                std::fs::rename(&path, &partial).map_err(HubError::io("continue", path))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn snapshot(&self, commit: &str) -> PathBuf {
         self.root.join("snapshots").join(commit)
     }
@@ -197,6 +224,7 @@ impl Hub {
                     authorized: true,
                 };
                 let partial = cache.partial(&file.etag);
+                cache.adopt(&file.etag)?;
                 if file.size == 0 {
                     disk::write_atomic(&partial, b"")?;
                 } else {

@@ -200,17 +200,32 @@ async fn an_ignored_range_never_appends() {
     assert!(!partial.exists());
 }
 
+/// Older Python clients name partial files as we do, newer ones add a random part; what is being written is left alone.
 #[tokio::test]
 async fn a_partial_file_of_another_program_is_continued() {
-    let hub = FakeHub::start(&files(9_000)).await;
-    let client = Client::new(&hub);
     let whole = weights(9_000, 1);
-    let partial = client.partial(&whole);
-    std::fs::create_dir_all(partial.parent().unwrap()).unwrap();
-    std::fs::write(&partial, &whole[..5_000]).unwrap();
-    same(&client.download().await.unwrap(), &hub);
-    let request = hub.requests().into_iter().find(|r| r.range.is_some()).unwrap();
-    assert_eq!((request.range.as_deref(), request.if_range), (Some("bytes=5000-"), None));
+    for (suffix, age, range) in [
+        ("incomplete", 0, Some("bytes=5000-")),
+        ("0c87179f.incomplete", 120, Some("bytes=5000-")),
+        ("0c87179f.incomplete", 0, None),
+    ] {
+        let hub = FakeHub::start(&files(9_000)).await;
+        let client = Client::new(&hub);
+        let partial = client.partial(&whole).with_extension(suffix);
+        std::fs::create_dir_all(partial.parent().unwrap()).unwrap();
+        std::fs::write(&partial, &whole[..5_000]).unwrap();
+        let written = std::time::SystemTime::now() - Duration::from_secs(age);
+        std::fs::File::options()
+            .write(true)
+            .open(&partial)
+            .unwrap()
+            .set_modified(written)
+            .unwrap();
+        same(&client.download().await.unwrap(), &hub);
+        let request = hub.requests().into_iter().find(|r| r.path.ends_with(WEIGHTS)).unwrap();
+        assert_eq!((request.range.as_deref(), request.if_range), (range, None), "{suffix} {age}");
+        assert_eq!(partial.exists(), range.is_none());
+    }
 }
 
 #[tokio::test]
