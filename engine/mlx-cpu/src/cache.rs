@@ -67,11 +67,13 @@ impl KvCache {
     /// Writes `k` and `v`, `[B, Hkv, L, D]` (any dtype and strides), after what is held.
     pub fn append(&mut self, k: &Array, v: &Array) -> Result<()> {
         let [b, h, l, d] = stock::four(k)?;
-        let [_, _, _, dv] = stock::four(v)?;
+        let [vb, vh, vl, dv] = stock::four(v)?;
+        if [vb, vh, vl] != [b, h, l] {
+            return Err(Exception::custom(format!("KvCache: keys {:?} and values {:?} differ", k.shape(), v.shape())));
+        }
         let (keys, values) = self.room(l, [b, h, d], dv)?;
         let (from, to) = (self.len, self.len + l);
-        self.arrays = Some((stock::write(keys, k, from, to)?, stock::write(values, v, from, to)?));
-        self.len = to;
+        self.put(stock::write(keys, k, from, to)?, stock::write(values, v, from, to)?, l);
         Ok(())
     }
 
@@ -92,6 +94,12 @@ impl KvCache {
             Some((k, v)) => Ok((stock::grow(&k, self.len, capacity)?, stock::grow(&v, self.len, capacity)?)),
             None => Ok((stock::zeros(&[b, h, capacity, d], self.dtype)?, stock::zeros(&[b, h, capacity, dv], self.dtype)?)),
         }
+    }
+
+    /// Puts back what [`KvCache::room`] took, with `l` more positions.
+    pub(crate) fn put(&mut self, keys: Array, values: Array, l: i32) {
+        self.arrays = Some((keys, values));
+        self.len += l;
     }
 
     /// Forgets every position from `len` on.

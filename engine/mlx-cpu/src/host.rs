@@ -6,7 +6,7 @@ use mlx_rs::{error::Exception, Array, Device, DeviceType, Dtype, Stream};
 use mlx_sys::mlx_host_view as View;
 use std::{
     cell::OnceCell,
-    ffi::CStr,
+    ffi::{c_char, CStr},
     sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed},
 };
 
@@ -66,31 +66,49 @@ fn on_stream<T>(f: impl FnOnce(&Stream) -> T) -> T {
     DEFAULT.with(|stream| f(stream.get_or_init(Stream::new)))
 }
 
-pub(crate) type Kernel = unsafe extern "C" fn(*const View, usize, *const View, *const i64) -> i32;
+/// A result of an operation. `donor`: the input whose buffer it takes over when that input's last handle is dropped before evaluation.
+pub(crate) struct Output<'a> {
+    pub(crate) shape: &'a [i32],
+    pub(crate) dtype: Dtype,
+    pub(crate) donor: Option<usize>,
+}
 
-pub(crate) fn op(inputs: &[&Array], shape: &[i32], dtype: Dtype, kernel: Kernel, params: [i64; 8], name: &'static CStr, donate: i32) -> Result<Array> {
+pub(crate) type Kernel = unsafe extern "C" fn(*const View, usize, *const View, usize, *const i64, usize, *mut c_char, usize) -> i32;
+
+/// An operation of MLX's graph that `kernel` computes, with as many results as `outputs`.
+pub(crate) fn op<const N: usize>(name: &'static CStr, kernel: Kernel, inputs: &[&Array], outputs: [Output; N], params: &[i64]) -> Result<[Array; N]> {
     let handles: Vec<_> = inputs.iter().map(|a| a.as_ptr()).collect();
+    let outputs = outputs.map(|o| mlx_sys::mlx_host_output {
+        shape: o.shape.as_ptr(),
+        ndim: o.shape.len(),
+        dtype: o.dtype as _,
+        donor: o.donor.map_or(-1, |i| i as i32),
+    });
     on_stream(|stream| {
-        // SAFETY: the handles live through the call, which copies what it keeps; `kernel` and `name` are static.
+        // SAFETY: the handles and slices live through the call, which copies what it keeps; `kernel` and `name` are static.
         unsafe {
-            let mut out = mlx_sys::mlx_array_new();
+            let mut made: [_; N] = std::array::from_fn(|_| mlx_sys::mlx_array_new());
             let status = mlx_sys::mlx_host_op(
-                &mut out,
+                made.as_mut_ptr(),
+                outputs.as_ptr(),
+                N,
                 handles.as_ptr(),
                 handles.len(),
-                shape.as_ptr(),
-                shape.len(),
-                dtype as _,
                 Some(kernel),
                 params.as_ptr(),
+                params.len(),
                 name.as_ptr(),
-                donate,
                 stream.as_ptr(),
             );
-            let out = Array::from_ptr(out);
-            if status == 0 { Ok(out) } else { Err(Exception::custom(format!("{}: MLX refused the operation", name.to_string_lossy()))) }
+            let made = made.map(|a| Array::from_ptr(a));
+            if status == 0 { Ok(made) } else { Err(Exception::custom(format!("{}: MLX refused the operation", name.to_string_lossy()))) }
         }
     })
+}
+
+/// [`op`] with one result.
+pub(crate) fn op1(name: &'static CStr, kernel: Kernel, inputs: &[&Array], shape: &[i32], dtype: Dtype, params: &[i64]) -> Result<Array> {
+    op(name, kernel, inputs, [Output { shape, dtype, donor: None }], params).map(|[out]| out)
 }
 
 /// `a` with `update` in `start..stop`.

@@ -1,7 +1,12 @@
 //! Rotary position embedding from per-pair frequencies.
 
-use crate::{stock, Result};
-use mlx_rs::{fast, ops, Array};
+use crate::{
+    host::{self, ours},
+    kernel::step::{self as kernel, Params},
+    stock, Result,
+};
+use mlx_rs::{error::Exception, fast, ops, Array};
+use std::cell::RefCell;
 
 /// Where the rows of a sequence stand.
 #[derive(Debug, Clone, Copy)]
@@ -12,6 +17,16 @@ pub enum Positions<'a> {
     Each(&'a [i32]),
 }
 
+impl Positions<'_> {
+    /// One a row, `[B * L]`.
+    pub(crate) fn rows(self, b: i32, l: i32) -> Result<Vec<i64>> {
+        match self {
+            Positions::From(offset) => Ok((0..b * l).map(|row| i64::from(offset + row % l)).collect()),
+            Positions::Each(each) => Ok(stock::per_row(each, b, l)?.into_iter().map(i64::from).collect()),
+        }
+    }
+}
+
 /// Rotary embedding of the first `2 * inv_freq.len()` dimensions of each head.
 ///
 /// Every variant is frequencies and an input scale: default, linear (frequencies divided by the factor), llama3, yarn and
@@ -20,9 +35,12 @@ pub enum Positions<'a> {
 pub struct Rope {
     /// What `fast::rope` wants: radians are position / period.
     periods: Array,
+    inv_freq: Vec<f32>,
     dims: i32,
     traditional: bool,
     input_scale: f32,
+    /// Cosines and sines of the positions so far, `[positions, dims]`.
+    table: RefCell<Option<Array>>,
 }
 
 impl Rope {
@@ -32,7 +50,7 @@ impl Rope {
     pub fn new(inv_freq: &[f32], traditional: bool, input_scale: f32) -> Self {
         let periods: Vec<f32> = inv_freq.iter().map(|f| 1.0 / f).collect();
         let pairs = inv_freq.len() as i32;
-        Self { periods: Array::from_slice(&periods, &[pairs]), dims: 2 * pairs, traditional, input_scale }
+        Self { periods: Array::from_slice(&periods, &[pairs]), inv_freq: inv_freq.to_vec(), dims: 2 * pairs, traditional, input_scale, table: RefCell::new(None) }
     }
 
     /// The usual frequencies, `base^(-2i/dims)`.
@@ -48,6 +66,13 @@ impl Rope {
 
     /// Rotates `x`: `[B, H, L, D]`, any strides.
     pub fn apply(&self, x: &Array, positions: Positions) -> Result<Array> {
+        if ours() && stock::float(x) {
+            let [b, _, l, _] = stock::four(x)?;
+            let positions = positions.rows(b, l)?;
+            let table = self.table(&positions)?;
+            let params = Params { turned: true, traditional: self.traditional, positions, ..Params::default() };
+            return host::op1(c"CpuRope", kernel::rope, &[x, &table], x.shape(), x.dtype(), &params.numbers());
+        }
         let x = &self.scaled(x)?;
         match positions {
             Positions::From(offset) => fast::rope(x, self.dims, self.traditional, None, 1.0, offset, &self.periods),
@@ -59,6 +84,34 @@ impl Rope {
                 y.reshape(&[b, l, h, d])?.transpose_axes(&[0, 2, 1, 3])
             }
         }
+    }
+
+    /// Pairs of neighbours, not of halves.
+    pub(crate) fn traditional(&self) -> bool {
+        self.traditional
+    }
+
+    /// Cosines, then sines, times the input scale, for every position up to the last of `positions`: `[positions, dims]`.
+    pub(crate) fn table(&self, positions: &[i64]) -> Result<Array> {
+        let last = positions.iter().max().map_or(0, |p| *p as i32);
+        if positions.iter().any(|p| *p < 0) {
+            return Err(Exception::custom(format!("Rope: positions {positions:?}")));
+        }
+        let mut held = self.table.borrow_mut();
+        if let Some(table) = held.as_ref().filter(|table| table.dim(0) > last) {
+            return Ok(table.clone());
+        }
+        // Doubling keeps the work of a long generation linear.
+        let rows = (last + 1).max(256).max((last / 2).saturating_mul(3));
+        let mut all = Vec::with_capacity((rows * self.dims) as usize);
+        for position in 0..rows {
+            let angles = || self.inv_freq.iter().map(|f| position as f32 * f);
+            all.extend(angles().map(|a| a.cos() * self.input_scale));
+            all.extend(angles().map(|a| a.sin() * self.input_scale));
+        }
+        let table = Array::from_slice(&all, &[rows, self.dims]);
+        *held = Some(table.clone());
+        Ok(table)
     }
 
     fn scaled(&self, x: &Array) -> Result<Array> {

@@ -12,6 +12,11 @@ pub(crate) fn four(a: &Array) -> Result<[i32; 4]> {
     a.shape().try_into().map_err(|_| Exception::custom(format!("expected [B, H, L, D], not {:?}", a.shape())))
 }
 
+/// Of a type that kernels read.
+pub(crate) fn float(a: &Array) -> bool {
+    matches!(a.dtype(), Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16)
+}
+
 /// A value a row, `[B * L]`, from `[L]` or `[B * L]`.
 pub(crate) fn per_row(each: &[i32], b: i32, l: i32) -> Result<Vec<i32>> {
     if each.len() == (b * l) as usize {

@@ -2,7 +2,7 @@
 
 use crate::{
     host::{self, ours},
-    kernel::entry,
+    kernel::product::{self as kernel, Layer},
     rms_norm, swiglu, Result,
 };
 use mlx_rs::{error::Exception, ops, Array, Dtype};
@@ -116,22 +116,22 @@ impl Weight {
 
 /// `x Wᵀ + bias`. `x`: `[.., K]`, any strides; the result is `[.., N]` of the dtype of `x`, accumulated in f32 on the CPU.
 pub fn linear(x: &Array, weight: &Weight) -> Result<Array> {
-    product(x, weight, None)
+    product(x, weight, None, Before::Nothing)
 }
 
 /// `x Wᵀ + bias + residual`; `residual`: `[.., N]` of the dtype of `x`.
 pub fn linear_plus(x: &Array, weight: &Weight, residual: &Array) -> Result<Array> {
-    product(x, weight, Some(residual))
+    product(x, weight, Some(residual), Before::Nothing)
 }
 
 /// `linear(rms_norm(x, norm, eps), weight)`, in one pass on the CPU.
 pub fn norm_linear(x: &Array, norm: Option<&Array>, eps: f32, weight: &Weight) -> Result<Array> {
-    product(&rms_norm(x, norm, eps)?, weight, None)
+    product(x, weight, None, Before::Norm(norm, eps))
 }
 
 /// `swiglu(gate_up) Wᵀ + bias [+ residual]`, in one pass on the CPU. `gate_up`: `[.., 2K]`, the gate first.
 pub fn swiglu_linear(gate_up: &Array, weight: &Weight, residual: Option<&Array>) -> Result<Array> {
-    product(&swiglu(gate_up)?, weight, residual)
+    product(gate_up, weight, residual, Before::Swiglu)
 }
 
 /// Rows `ids` of a table as `dtype`: `ids` (i32 or u32) of any shape `[..]` gives `[.., K]`. Only those rows are dequantized.
@@ -147,42 +147,70 @@ pub fn embed(ids: &Array, table: &Weight, dtype: Dtype) -> Result<Array> {
     if rows.dtype() == dtype { Ok(rows) } else { rows.as_dtype(dtype) }
 }
 
-fn product(x: &Array, weight: &Weight, residual: Option<&Array>) -> Result<Array> {
+/// What happens to x first.
+#[derive(Clone, Copy)]
+enum Before<'a> {
+    Nothing,
+    Norm(Option<&'a Array>, f32),
+    Swiglu,
+}
+
+fn product(x: &Array, weight: &Weight, residual: Option<&Array>, before: Before) -> Result<Array> {
     let (n, k) = (weight.outputs(), weight.inputs());
-    if x.ndim() == 0 || x.dim(-1) != k {
+    let width = if matches!(before, Before::Swiglu) { 2 * k } else { k };
+    if x.ndim() == 0 || x.dim(-1) != width {
         return Err(Exception::custom(format!("linear: x is {:?}, the weights are {n} x {k}", x.shape())));
     }
-    let plain = weight.bias().is_none();
-    if !(ours() && plain && fits(weight)) {
-        let y = match weight {
-            Weight::Dense { w, .. } => ops::matmul(x, w.t())?,
-            Weight::Affine { w, scales, biases, group, bits, .. } => ops::quantized_matmul(x, w, scales, biases, true, *group, *bits)?,
+    if !(ours() && fits(weight, x)) {
+        let x = match before {
+            Before::Nothing => x.clone(),
+            Before::Norm(w, eps) => rms_norm(x, w, eps)?,
+            Before::Swiglu => swiglu(x)?,
         };
-        let y = weight.bias().map_or(Ok(y.clone()), |b| ops::add(&y, b))?;
-        let y = residual.map_or(Ok(y.clone()), |r| ops::add(&y, r))?;
-        return if y.dtype() == x.dtype() { Ok(y) } else { y.as_dtype(x.dtype()) };
+        return stock_product(&x, weight, residual);
     }
     let mut shape = x.shape().to_vec();
     if let Some(last) = shape.last_mut() {
         *last = n;
     }
-    let plus = i64::from(residual.is_some());
+    let mut layer = Layer { bias: weight.bias().is_some(), residual: residual.is_some(), swiglu: matches!(before, Before::Swiglu), ..Layer::default() };
+    let mut inputs = vec![x];
     match weight {
-        Weight::Dense { w, .. } => {
-            let inputs: Vec<_> = [x, w].into_iter().chain(residual).collect();
-            host::op(&inputs, &shape, x.dtype(), entry::linear, [0, 0, plus, 0, 0, 0, 0, 0], c"CpuLinear", -1)
-        }
+        Weight::Dense { w, .. } => inputs.push(w),
         Weight::Affine { w, scales, biases, group, bits, .. } => {
-            let inputs: Vec<_> = [x, w, scales, biases].into_iter().chain(residual).collect();
-            host::op(&inputs, &shape, x.dtype(), entry::linear, [i64::from(*bits), i64::from(*group), plus, 0, 0, 0, 0, 0], c"CpuLinear", -1)
+            (layer.bits, layer.group) = (i64::from(*bits), i64::from(*group));
+            inputs.extend([w, scales, biases]);
         }
     }
+    if let Before::Norm(w, eps) = before {
+        layer.norm = Some(eps);
+        layer.norm_weight = w.is_some();
+        inputs.extend(w);
+    }
+    inputs.extend(weight.bias());
+    inputs.extend(residual);
+    host::op1(c"CpuLinear", kernel::linear, &inputs, &shape, x.dtype(), &layer.params())
 }
 
-/// Rows of weights are whole blocks.
-fn fits(weight: &Weight) -> bool {
-    match weight {
-        Weight::Dense { w, .. } => w.dim(1) % 16 == 0 && w.dtype() != Dtype::Float64,
-        Weight::Affine { w, bits, group, .. } => w.dim(1) % 8 == 0 && [2, 4, 8].contains(bits) && [32, 64, 128].contains(group),
+fn stock_product(x: &Array, weight: &Weight, residual: Option<&Array>) -> Result<Array> {
+    let mut y = match weight {
+        Weight::Dense { w, .. } => ops::matmul(x, w.t())?,
+        Weight::Affine { w, scales, biases, group, bits, .. } => ops::quantized_matmul(x, w, scales, biases, true, *group, *bits)?,
+    };
+    for term in weight.bias().into_iter().chain(residual) {
+        y = ops::add(&y, term)?;
     }
+    if y.dtype() == x.dtype() { Ok(y) } else { y.as_dtype(x.dtype()) }
+}
+
+/// There is a kernel for these weights and this x.
+fn fits(weight: &Weight, x: &Array) -> bool {
+    let float = |a: &Array| matches!(a.dtype(), Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16);
+    let weights = match weight {
+        Weight::Dense { w, .. } => float(w) && w.ndim() == 2,
+        Weight::Affine { scales, biases, bits, group, .. } => {
+            float(scales) && scales.dtype() == biases.dtype() && [2, 4, 8].contains(bits) && [32, 64, 128].contains(group)
+        }
+    };
+    weights && float(x) && weight.bias().is_none_or(float) && x.ndim() <= 6 && x.size() > 0
 }

@@ -1,18 +1,92 @@
-//! From MLX's views to a kernel's arguments.
-use super::linear::{product, Affine, Bf16, Float, Product, F16, F32};
-use mlx_sys::mlx_host_view as View;
-use std::panic::catch_unwind;
+//! From MLX's views to the arguments of a kernel, and from panics and misfits to text.
 
-fn float(view: &View) -> Option<Float> {
-    Some(match view.dtype as u32 {
-        d if d == mlx_sys::mlx_dtype__MLX_FLOAT32 => Float::F32,
-        d if d == mlx_sys::mlx_dtype__MLX_FLOAT16 => Float::F16,
-        d if d == mlx_sys::mlx_dtype__MLX_BFLOAT16 => Float::Bf16,
-        _ => return None,
-    })
+use super::simd::Float;
+use mlx_sys::mlx_host_view as View;
+use std::{
+    ffi::c_char,
+    panic::{catch_unwind, AssertUnwindSafe},
+    slice,
+};
+
+/// Why a kernel refused, for the exception of the evaluation.
+pub(crate) type Outcome = Result<(), String>;
+
+/// What a kernel gets.
+pub(crate) struct Call<'a> {
+    pub(crate) inputs: &'a [View],
+    pub(crate) outputs: &'a [View],
+    pub(crate) params: &'a [i64],
 }
 
-fn dense(view: &View) -> bool {
+/// Runs `kernel` on the C arguments; its error or panic is written to `error`.
+///
+/// # Safety
+/// The arguments are those of a call by `mlx_host_op`.
+#[allow(clippy::too_many_arguments)]
+pub(crate) unsafe fn enter(
+    inputs: *const View,
+    n_inputs: usize,
+    outputs: *const View,
+    n_outputs: usize,
+    params: *const i64,
+    n_params: usize,
+    error: *mut c_char,
+    error_size: usize,
+    kernel: unsafe fn(&Call) -> Outcome,
+) -> i32 {
+    fn all<'a, T>(p: *const T, n: usize) -> &'a [T] {
+        // SAFETY: `n` of them, by the caller's promise; an empty vector's pointer may be null.
+        if n == 0 { &[] } else { unsafe { slice::from_raw_parts(p, n) } }
+    }
+    let call = Call { inputs: all(inputs, n_inputs), outputs: all(outputs, n_outputs), params: all(params, n_params) };
+    let outcome = catch_unwind(AssertUnwindSafe(|| kernel(&call))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(ToString::to_string).or_else(|| panic.downcast_ref::<String>().cloned());
+        Err(format!("the kernel panicked: {}", text.unwrap_or_default()))
+    });
+    let Err(text) = outcome else { return 0 };
+    let len = text.len().min(error_size - 1);
+    // SAFETY: `error` has room for `error_size` bytes.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr(), error.cast(), len);
+        *error.add(len) = 0;
+    }
+    1
+}
+
+/// Defines the C function for a kernel.
+macro_rules! entry {
+    ($name:ident, $kernel:path) => {
+        pub(crate) unsafe extern "C" fn $name(
+            inputs: *const mlx_sys::mlx_host_view,
+            n_inputs: usize,
+            outputs: *const mlx_sys::mlx_host_view,
+            n_outputs: usize,
+            params: *const i64,
+            n_params: usize,
+            error: *mut std::ffi::c_char,
+            error_size: usize,
+        ) -> i32 {
+            $crate::kernel::entry::enter(inputs, n_inputs, outputs, n_outputs, params, n_params, error, error_size, $kernel)
+        }
+    };
+}
+pub(crate) use entry;
+
+pub(crate) fn float(view: &View) -> Result<Float, String> {
+    match view.dtype as u32 {
+        d if d == mlx_sys::mlx_dtype__MLX_FLOAT32 => Ok(Float::F32),
+        d if d == mlx_sys::mlx_dtype__MLX_FLOAT16 => Ok(Float::F16),
+        d if d == mlx_sys::mlx_dtype__MLX_BFLOAT16 => Ok(Float::Bf16),
+        d => Err(format!("values of type {d} are not floats of 16 or 32 bits")),
+    }
+}
+
+pub(crate) fn shape(view: &View) -> &[i64] {
+    &view.shape[..view.ndim as usize]
+}
+
+/// Every element in row-major order, without gaps.
+pub(crate) fn dense(view: &View) -> bool {
     let mut step = 1;
     (0..view.ndim as usize).rev().all(|d| {
         let fits = view.shape[d] == 1 || view.strides[d] == step;
@@ -21,79 +95,47 @@ fn dense(view: &View) -> bool {
     })
 }
 
-pub(crate) unsafe extern "C" fn linear(inputs: *const View, count: usize, out: *const View, params: *const i64) -> i32 {
-    catch_unwind(|| {
-        let (ins, out, params) = (std::slice::from_raw_parts(inputs, count), &*out, std::slice::from_raw_parts(params, 8));
-        run_linear(ins, out, params)
-    })
-    .ok()
-    .flatten()
-    .map_or(1, |()| 0)
+/// A view whose last dimension is a row.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    view: &'a View,
+    pub(crate) kind: Float,
+    pub(crate) rows: usize,
+    pub(crate) width: usize,
 }
 
-unsafe fn run_linear(ins: &[View], out: &View, params: &[i64]) -> Option<()> {
-    let (x, w) = (&ins[0], &ins[1]);
-    let last = x.ndim as usize - 1;
-    let m = x.shape[..last].iter().product::<i64>() as usize;
-    let x_row = |mut row: usize| {
+// SAFETY: rows of inputs are only read; rows of outputs are written by one thread each.
+unsafe impl Sync for Rows<'_> {}
+
+impl<'a> Rows<'a> {
+    pub(crate) fn new(view: &'a View) -> Result<Self, String> {
+        let Some((last, leading)) = shape(view).split_last() else { return Err("a scalar has no rows".into()) };
+        Ok(Self { view, kind: float(view)?, rows: leading.iter().product::<i64>() as usize, width: *last as usize })
+    }
+
+    /// Start of row `row`, counted in row-major order.
+    pub(crate) fn start(&self, mut row: usize) -> *const u8 {
         let mut at = 0;
-        for d in (0..last).rev() {
-            at += (row % x.shape[d] as usize) as isize * x.strides[d] as isize;
-            row /= x.shape[d] as usize;
+        for d in (0..self.view.ndim as usize - 1).rev() {
+            let n = self.view.shape[d] as usize;
+            at += (row % n) as i64 * self.view.strides[d];
+            row /= n;
         }
-        at
-    };
-    let (k, n) = (x.shape[last] as usize, w.shape[0] as usize);
-    if !ins[1..].iter().all(dense) || k % 16 != 0 {
-        return None;
+        self.view.data.cast::<u8>().cast_const().wrapping_offset(at as isize * self.kind.size() as isize)
     }
-    let (bits, group) = (params[0] as usize, params[1] as usize);
-    let mut p = Product {
-        m, n, k,
-        x: x.data.cast(), x_type: float(x)?, x_row: &x_row, x_col: x.strides[last] as isize,
-        w: w.data.cast(), pitch: 0,
-        scales: std::ptr::null(), biases: std::ptr::null(), scale_type: Float::F32, groups: 0,
-        y: out.data.cast(), residual: std::ptr::null(),
-    };
-    let ins = if params[2] == 1 {
-        let (last, rest) = ins.split_last()?;
-        if last.dtype != x.dtype {
-            return None;
+
+    /// Row `row` as f32: in place if it is that already, else copied to `buffer` (room for `width`).
+    ///
+    /// # Safety
+    /// The view is of a live array.
+    pub(crate) unsafe fn floats(&self, row: usize, buffer: *mut f32) -> *const f32 {
+        let (start, step) = (self.start(row), self.view.strides[self.view.ndim as usize - 1] as isize);
+        if self.kind == Float::F32 && (step == 1 || self.width == 1) && start.cast::<f32>().is_aligned() {
+            return start.cast();
         }
-        p.residual = last.data.cast();
-        rest
-    } else {
-        ins
-    };
-    if ins.len() == 4 {
-        p.pitch = k * bits / 8;
-        p.scales = ins[2].data.cast();
-        p.biases = ins[3].data.cast();
-        p.scale_type = float(&ins[2])?;
-        p.groups = k / group;
-        if p.pitch % 32 != 0 || k % group != 0 {
-            return None;
+        for i in 0..self.width {
+            *buffer.add(i) = self.kind.get(start, i as isize * step);
         }
-        match (bits, group) {
-            (2, 32) => product::<Affine<2, 32>>(&p),
-            (2, 64) => product::<Affine<2, 64>>(&p),
-            (2, 128) => product::<Affine<2, 128>>(&p),
-            (4, 32) => product::<Affine<4, 32>>(&p),
-            (4, 64) => product::<Affine<4, 64>>(&p),
-            (4, 128) => product::<Affine<4, 128>>(&p),
-            (8, 32) => product::<Affine<8, 32>>(&p),
-            (8, 64) => product::<Affine<8, 64>>(&p),
-            (8, 128) => product::<Affine<8, 128>>(&p),
-            _ => return None,
-        }
-    } else {
-        let kind = float(w)?;
-        p.pitch = k * kind.size();
-        match kind {
-            Float::F32 => product::<F32>(&p),
-            Float::F16 => product::<F16>(&p),
-            Float::Bf16 => product::<Bf16>(&p),
-        }
+        buffer
     }
-    Some(())
 }

@@ -1,7 +1,15 @@
 //! What runs on the stream's thread.
-#![allow(unsafe_code, clippy::pedantic)]
+//!
+//! Kernels work on raw views that MLX keeps alive for the time of a call, so nearly all of it is unsafe: each `unsafe fn` says what
+//! it needs, and the entry points check shapes, types and strides before any pointer is followed.
+#![allow(unsafe_code, unsafe_op_in_unsafe_fn, clippy::missing_safety_doc, clippy::inline_always, clippy::wildcard_imports)]
 
+mod attention;
+pub(crate) mod elementwise;
 pub(crate) mod entry;
-pub(crate) mod linear;
-pub(crate) mod pool;
+mod format;
+mod linear;
+mod pool;
+pub(crate) mod product;
 pub(crate) mod simd;
+pub(crate) mod step;
