@@ -4,7 +4,9 @@ use std::{error::Error, path::Path};
 /// The chat that the pictures show; it is the newest.
 pub const FIRST: i64 = 9;
 /// Bytes of the reply after which the picture is taken.
-pub const PAUSE_AT: usize = 830;
+pub const PAUSE_AT: usize = ANSWER.len() - 46;
+
+pub const THOUGHT: &str = "<think>\nSorting by start fails on one long meeting. By end, the exchange argument works, and `retain` keeps it in place.\n</think>\n\n";
 
 pub const QUESTION: &str =
     "Pick the most meetings that don’t overlap from a list of spans. Rust, no crates, and tell me why greedy works.";

@@ -16,6 +16,8 @@ pub struct Actor {
     pub answer: String,
     /// Stop in mid-reply after this many bytes and hold still, for a picture.
     pub pause_at: Option<usize>,
+    /// Thoughts before the answer.
+    pub think: bool,
     /// Tokens a second; 0 is at once.
     pub rate: f64,
 }
@@ -26,6 +28,7 @@ impl Default for Actor {
             loaded: true,
             answer: String::new(),
             pause_at: None,
+            think: false,
             rate: 66.2,
         }
     }
@@ -156,6 +159,23 @@ impl Play {
         } else {
             self.actor.answer.clone()
         };
+        if self.actor.think {
+            for (text, wait) in [(&super::chats::THOUGHT[..60], 1400), (&super::chats::THOUGHT[60..], 0)] {
+                let token = |id| TokenInfo {
+                    id,
+                    text: String::new(),
+                    bytes: Vec::new(),
+                    source: Source::Target,
+                    logprob: None,
+                    top: Vec::new(),
+                };
+                send(Event::Delta(TextDelta {
+                    text: text.into(),
+                    tokens: (0..47).map(token).collect(),
+                }));
+                thread::sleep(Duration::from_millis(wait));
+            }
+        }
         let begin = Instant::now();
         let mut tokens = 0;
         let mut sent = 0;

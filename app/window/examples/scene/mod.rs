@@ -69,6 +69,7 @@ impl Scene {
                 pause_at: Some(chats::PAUSE_AT),
                 answer: chats::ANSWER.into(),
                 rate: 0.0,
+                think: true,
                 ..Actor::default()
             },
             _ => Actor::default(),
@@ -81,8 +82,8 @@ impl Scene {
         match self {
             Self::Play | Self::FirstRun | Self::Empty => Vec::new(),
             Self::Chat => vec![
-                Msg::Chat(ChatMsg::Compose(chats::QUESTION.into())),
-                Msg::Chat(ChatMsg::Send),
+                Msg::Chat(ChatMsg::Open(chats::FIRST)),
+                Msg::Chat(ChatMsg::RegenerateLast),
             ],
             Self::Reply => vec![Msg::Chat(ChatMsg::Open(chats::FIRST))],
             Self::Models => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Show(Screen::Models)],

@@ -143,14 +143,14 @@ impl Painter<'_> {
             }
             Block::Html(source) => {
                 let job = LayoutJob::single_section(source.clone(), Type::CODE.format(self.theme.t2));
-                text::show(ui, job, &Vec::new(), ui.available_width(), caret, &mut self.events);
+                text::show(ui, job, &text::Marks::default(), ui.available_width(), caret, &mut self.events);
             }
         }
     }
 
     fn text(&mut self, ui: &mut Ui, style: Style, runs: &[super::Inline], caret: bool) {
-        let (job, links) = text::job(self.theme, style, runs);
-        text::show(ui, job, &links, ui.available_width(), caret, &mut self.events);
+        let (job, marks) = text::job(self.theme, style, runs);
+        text::show(ui, job, &marks, ui.available_width(), caret, &mut self.events);
     }
 
     fn blocks(&mut self, ui: &mut Ui, blocks: &[Block], gap: f32, caret: bool) {

@@ -84,8 +84,8 @@ fn row(painter: &mut Painter<'_>, ui: &mut Ui, table: &Table, cells: &[Vec<Inlin
         };
         let mut child = ui.new_child(UiBuilder::new().max_rect(cell).layout(Layout::top_down(align)));
         if let Some(runs) = cells.get(column) {
-            let (job, links) = text::job(painter.theme, style(painter, strong), runs);
-            text::show(&mut child, job, &links, cell.width(), false, &mut painter.events);
+            let (job, marks) = text::job(painter.theme, style(painter, strong), runs);
+            text::show(&mut child, job, &marks, cell.width(), false, &mut painter.events);
         }
         bottom = bottom.max(child.min_rect().bottom() + PAD.y);
         x += width;

@@ -30,11 +30,7 @@ impl Style {
                 line: self.base.line,
                 ..Type::CODE
             };
-            return TextFormat {
-                background: theme.raised,
-                expand_bg: 2.0,
-                ..size.format(if run.link.is_some() { theme.accent } else { self.color })
-            };
+            return size.format(if run.link.is_some() { theme.accent } else { self.color });
         }
         let bold = run.bold || self.base.family == Family::SemiBold;
         let family = match (bold, run.italic) {
@@ -54,40 +50,55 @@ impl Style {
     }
 }
 
-/// Links of a text, by the characters they cover.
-pub(super) type Links = Vec<(Range<usize>, Arc<str>)>;
+/// Parts of a text that are more than text, by the characters they cover.
+#[derive(Default)]
+pub(super) struct Marks {
+    links: Vec<(Range<usize>, Arc<str>)>,
+    /// Inline code, which stands on a chip.
+    code: Vec<Range<usize>>,
+}
 
-pub(super) fn job(theme: &Theme, style: Style, runs: &[Inline]) -> (LayoutJob, Links) {
+/// Room on both sides of inline code, inside and outside its chip.
+const CHIP_PAD: f32 = 5.0;
+const CHIP_GAP: f32 = 1.0;
+
+pub(super) fn job(theme: &Theme, style: Style, runs: &[Inline]) -> (LayoutJob, Marks) {
     let mut job = LayoutJob::default();
-    let mut links = Links::new();
+    let mut marks = Marks::default();
     let mut at = 0;
+    let mut after_code = false;
     for run in runs {
-        job.append(&run.text, 0.0, style.format(theme, run));
+        let space = if run.code || after_code { CHIP_PAD + CHIP_GAP } else { 0.0 };
+        job.append(&run.text, space, style.format(theme, run));
+        after_code = run.code;
         let end = at + run.text.chars().count();
+        if run.code {
+            marks.code.push(at..end);
+        }
         if let Some(link) = &run.link {
-            links.push((at..end, link.clone()));
+            marks.links.push((at..end, link.clone()));
         }
         at = end;
     }
-    (job, links)
+    (job, marks)
 }
 
 /// Text that can be selected and whose links can be clicked. `caret` marks the end of what is being written.
-pub(super) fn show(ui: &mut Ui, mut job: LayoutJob, links: &Links, width: f32, caret: bool, events: &mut Vec<Event>) -> Response {
+pub(super) fn show(ui: &mut Ui, mut job: LayoutJob, marks: &Marks, width: f32, caret: bool, events: &mut Vec<Event>) -> Response {
     job.wrap.max_width = width;
     let galley = ui.fonts_mut(|fonts| fonts.layout_job(job));
     let size = vec2(galley.size().x.min(width), galley.size().y);
     let (rect, response) = ui.allocate_exact_size(size, Sense::click_and_drag());
-    paint(ui, response, rect.min, galley, links, caret, events)
+    paint(ui, response, rect.min, galley, marks, caret, events)
 }
 
-fn paint(ui: &Ui, mut response: Response, at: Pos2, galley: Arc<Galley>, links: &Links, caret: bool, events: &mut Vec<Event>) -> Response {
+fn paint(ui: &Ui, mut response: Response, at: Pos2, galley: Arc<Galley>, marks: &Marks, caret: bool, events: &mut Vec<Event>) -> Response {
     response.widget_info(|| WidgetInfo::labeled(Role::Label, ui.is_enabled(), galley.text()));
     if !ui.is_rect_visible(response.rect) {
         return response;
     }
     let theme = Theme::of(ui);
-    if let Some(link) = link_under(&response, at, &galley, links) {
+    if let Some(link) = link_under(&response, at, &galley, &marks.links) {
         if response.clicked() {
             events.push(Event::OpenLink(link.to_string()));
         }
@@ -96,6 +107,7 @@ fn paint(ui: &Ui, mut response: Response, at: Pos2, galley: Arc<Galley>, links: 
     } else {
         response = response.on_hover_cursor(CursorIcon::Text);
     }
+    chips(ui, theme, at, &galley, &marks.code);
     if caret {
         dspark_look::stream_caret(ui, at, &galley);
     }
@@ -103,7 +115,7 @@ fn paint(ui: &Ui, mut response: Response, at: Pos2, galley: Arc<Galley>, links: 
     response
 }
 
-fn link_under<'a>(response: &Response, at: Pos2, galley: &Galley, links: &'a Links) -> Option<&'a str> {
+fn link_under<'a>(response: &Response, at: Pos2, galley: &Galley, links: &'a [(Range<usize>, Arc<str>)]) -> Option<&'a str> {
     let pointer = response.hover_pos().filter(|_| !links.is_empty())?;
     let index = galley.cursor_from_pos(pointer - at).index.0;
     // The nearest character counts even from far off, so the pointer must be on its row.
@@ -113,4 +125,29 @@ fn link_under<'a>(response: &Response, at: Pos2, galley: &Galley, links: &'a Lin
         .find(|row| row.rect().translate(at.to_vec2()).expand2(vec2(2.0, 0.0)).contains(pointer));
     row?;
     links.iter().find(|(range, _)| range.contains(&index)).map(|(_, link)| &**link)
+}
+
+/// The chips under inline code, one for each row it runs over.
+fn chips(ui: &Ui, theme: &Theme, at: Pos2, galley: &Galley, code: &[Range<usize>]) {
+    if code.is_empty() {
+        return;
+    }
+    let mut index = 0;
+    for row in &galley.rows {
+        let first = index;
+        for range in code {
+            let from = range.start.max(first) - first;
+            let to = range.end.min(first + row.glyphs.len()).saturating_sub(first);
+            if from >= to {
+                continue;
+            }
+            let (left, right) = (&row.glyphs[from], &row.glyphs[to - 1]);
+            let start = at.x + row.pos.x;
+            let x = egui::Rangef::new(start + left.pos.x - CHIP_PAD, start + right.pos.x + right.advance_width + CHIP_PAD);
+            let middle = at.y + row.pos.y + row.size.y / 2.0;
+            let rect = egui::Rect::from_x_y_ranges(x, egui::Rangef::new(middle - 9.5, middle + 9.5));
+            dspark_look::paint::boxed(ui.painter(), rect, egui::CornerRadius::same(4), theme.raised, theme.line);
+        }
+        index += row.glyphs.len() + usize::from(row.ends_with_newline);
+    }
 }

@@ -6,7 +6,7 @@ use crate::{
     state::{ModelsMsg, Msg, Screen, State},
 };
 use dspark_look::{Button, Icon, MenuItem, TextField, Theme, Type, menu_frame, menu_separator};
-use egui::{Popup, PopupCloseBehavior, RectAlign, Response, ScrollArea, Ui, vec2};
+use egui::{Layout, Popup, PopupCloseBehavior, RectAlign, Response, ScrollArea, Ui, vec2};
 use std::path::PathBuf;
 
 const WIDTH: f32 = 380.0;
@@ -30,7 +30,6 @@ pub(super) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
 
 fn popup(button: &Response, state: &State, open: &mut bool, out: &mut Vec<Msg>) {
     let theme = Theme::of_ctx(&button.ctx);
-    let was_open = *open;
     Popup::from_response(button)
         .open_bool(open)
         .close_behavior(if button.clicked() {
@@ -47,7 +46,6 @@ fn popup(button: &Response, state: &State, open: &mut bool, out: &mut Vec<Msg>) 
             ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
             list(ui, state, out);
         });
-    let _ = was_open;
 }
 
 fn heading(ui: &mut Ui, text: &str) {
@@ -59,7 +57,6 @@ fn heading(ui: &mut Ui, text: &str) {
 }
 
 fn list(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
-    let theme = Theme::of(ui);
     ScrollArea::vertical().max_height(360.0).auto_shrink([false, true]).show(ui, |ui| {
         if let Some(survey) = &state.models.survey {
             if !survey.installed.is_empty() {
@@ -96,27 +93,30 @@ fn list(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     ui.add_space(6.0);
     path_field(ui, state, out);
     ui.add_space(4.0);
-    let _ = theme;
 }
 
 /// Any folder: typed, pasted, or dropped on the window.
 pub(crate) fn path_field(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let mut path = state.models.path.clone();
-    ui.horizontal(|ui| {
+    let row = Layout::right_to_left(egui::Align::TOP);
+    let ready = !path.trim().is_empty();
+    ui.allocate_ui_with_layout(vec2(ui.available_width(), 30.0), row, |ui| {
         ui.spacing_mut().item_spacing.x = 6.0;
-        let ready = !path.trim().is_empty();
-        let width = ui.available_width() - 70.0;
-        let field = TextField::new(&mut path, "Model folder")
-            .hint("Path of a model folder")
-            .icon(Icon::Folder)
-            .mono()
-            .width(width)
-            .error(state.models.path_error.as_deref());
-        let response = ui.vertical(|ui| ui.add(field)).inner;
-        let entered = response.lost_focus() && ui.input(|input| input.key_pressed(egui::Key::Enter));
-        if (ui.add(Button::secondary("Load").enabled(ready)).clicked() || entered) && ready {
-            out.push(Msg::Models(ModelsMsg::LoadPath(expand(path.trim()))));
-        }
+        let load = ui.add(Button::secondary("Load").enabled(ready).label("Load folder")).clicked();
+        let width = ui.available_width();
+        ui.with_layout(Layout::top_down(egui::Align::Min), |ui| {
+            let field = TextField::new(&mut path, "Model folder")
+                .hint("Path of a model folder")
+                .icon(Icon::Folder)
+                .mono()
+                .width(width)
+                .error(state.models.path_error.as_deref());
+            let response = ui.add(field);
+            let entered = response.lost_focus() && ui.input(|input| input.key_pressed(egui::Key::Enter));
+            if (load || entered) && !path.trim().is_empty() {
+                out.push(Msg::Models(ModelsMsg::LoadPath(expand(path.trim()))));
+            }
+        });
     });
     if path != state.models.path {
         out.push(Msg::Models(ModelsMsg::PathText(path)));

@@ -11,7 +11,7 @@ use anyhow::{Context as _, anyhow};
 use dspark_protocol::{EngineHandle, EngineState};
 use dspark_sessions::{Recovery, Store};
 use egui::{Context, ViewportCommand};
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::VecDeque, path::PathBuf, sync::Arc, time::Duration};
 
 /// A model to load as soon as the window is there.
 #[derive(Debug, Clone)]
@@ -91,7 +91,7 @@ fn viewport(size: [f32; 2]) -> egui::ViewportBuilder {
 
 struct App {
     window: Window,
-    opening: Vec<Msg>,
+    opening: VecDeque<Msg>,
     tray: Option<Tray>,
     /// The person has quit; the window may close.
     quitting: bool,
@@ -123,7 +123,7 @@ impl App {
         }
         Self {
             window,
-            opening: options.opening,
+            opening: options.opening.into(),
             tray,
             quitting: false,
             closed: false,
@@ -161,10 +161,14 @@ fn notes(settings: Option<String>, recovery: &Recovery) -> Vec<(String, String)>
 impl eframe::App for App {
     fn logic(&mut self, ctx: &Context, _: &mut eframe::Frame) {
         self.window.logic(ctx);
-        if !self.opening.is_empty() && self.window.state.engine.state != EngineState::Starting {
-            for message in std::mem::take(&mut self.opening) {
-                self.window.dispatch(ctx, message);
-            }
+        // One at a time: each may wait for what the one before asked from disk.
+        let state = &self.window.state;
+        if state.engine.state != EngineState::Starting
+            && state.chat.opening.is_none()
+            && let Some(message) = self.opening.pop_front()
+        {
+            self.window.dispatch(ctx, message);
+            ctx.request_repaint_after(Duration::from_millis(50));
         }
         if ctx.input(|input| input.viewport().close_requested()) && !self.quitting {
             self.window.dispatch(ctx, Msg::CloseWindow);

@@ -18,7 +18,7 @@ const HEADING: f32 = 36.0;
 
 /// What the sidebar remembers between frames.
 #[derive(Default)]
-pub struct SidebarView {
+pub(super) struct SidebarView {
     groups: Vec<Group>,
     /// What `groups` was made from.
     key: Option<(usize, i64, i64)>,

@@ -52,6 +52,8 @@ pub struct Live {
     pub first_token: Option<Duration>,
     /// When the thoughts ended.
     pub thought: Option<Duration>,
+    /// Tokens of them.
+    pub thought_tokens: usize,
     pub prompt: (usize, usize),
     /// Figures of an answer that is being continued.
     meta: Meta,
@@ -371,6 +373,7 @@ fn start(state: &mut State, session: i64, message: i64, text: String, old: Meta,
             since: state.clock.instant,
             first_token: None,
             thought: None,
+            thought_tokens: 0,
             prompt: (0, 0),
             meta,
         },
@@ -527,6 +530,7 @@ fn event(state: &mut State, message: i64, event: Event, out: &mut Vec<Effect>) {
                 let parts = split_reasoning(&live.text);
                 if parts.reasoning.is_some() && parts.closed {
                     live.thought = Some(now - live.since);
+                    live.thought_tokens = live.tokens;
                 }
             }
             if state.chat.session == Some(live.session)
@@ -557,6 +561,9 @@ fn end(state: &mut State, id: i64, how: MessageState, fill: impl FnOnce(&mut Met
     fill(&mut meta);
     if let Some(thought) = live.thought {
         meta.reasoning_seconds = Some(thought.as_secs_f64());
+        if let Some(usage) = meta.usage.as_mut().filter(|usage| usage.reasoning == 0) {
+            usage.reasoning = live.thought_tokens;
+        }
     }
     if state.chat.session == Some(live.session)
         && let Some(message) = state.chat.tree.get_mut(id)

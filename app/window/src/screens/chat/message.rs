@@ -178,6 +178,8 @@ fn thoughts(ui: &mut Ui, stored: &Message, view: &mut MessageView, live: Option<
         .reasoning_seconds
         .or_else(|| live.and_then(|live| live.thought).map(|thought| thought.as_secs_f64()));
     let value = took.map(|took| format!("{took:.1} s")).unwrap_or_default();
+    let tokens = live.map_or_else(|| stored.meta.usage.map_or(0, |usage| usage.reasoning), |live| live.thought_tokens);
+    let note = if tokens > 0 { format!("{} tokens", count(tokens)) } else { String::new() };
     let words = match (busy, took) {
         (true, _) => "Thinking",
         (false, Some(_)) => "Thought for",
@@ -189,7 +191,7 @@ fn thoughts(ui: &mut Ui, stored: &Message, view: &mut MessageView, live: Option<
     let head = ReasoningHead {
         words,
         value: &value,
-        note: "",
+        note: &note,
         busy,
     };
     let shown = reasoning(ui, &head, &mut open, |ui| {

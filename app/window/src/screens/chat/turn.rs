@@ -9,7 +9,7 @@ use dspark_sessions::{Message, Role};
 use egui::{Ui, vec2};
 
 const TURN_GAP: f32 = 28.0;
-const REPLY_GAP: f32 = 14.0;
+const REPLY_GAP: f32 = 16.0;
 /// Drawn although out of sight, so that scrolling shows no gap.
 const AHEAD: f32 = 600.0;
 

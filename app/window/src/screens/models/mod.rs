@@ -148,7 +148,8 @@ fn name_cell(ui: &mut Ui, name: &str, detail: &str, chips: &[(&str, Tone)]) {
     let theme = Theme::of(ui);
     ui.vertical(|ui| {
         ui.spacing_mut().item_spacing = vec2(8.0, 0.0);
-        ui.add_space(9.0);
+        ui.spacing_mut().interact_size.y = 20.0;
+        ui.add_space(10.0);
         ui.horizontal(|ui| {
             let chips_width: f32 = chips.iter().map(|(text, _)| text.len() as f32 * 6.5 + 24.0).sum();
             let galley = Type::CONTROL.ellipsis(ui, name, theme.t1, (ui.available_width() - chips_width).max(40.0));
@@ -157,6 +158,7 @@ fn name_cell(ui: &mut Ui, name: &str, detail: &str, chips: &[(&str, Tone)]) {
                 ui.add(Chip::new(text).tone(*tone).tight());
             }
         });
+        ui.spacing_mut().interact_size.y = 18.0;
         let galley = Type::SMALL.ellipsis(ui, detail, theme.t3, ui.available_width());
         ui.add(egui::Label::new(galley));
     });

@@ -64,7 +64,6 @@ fn general(ui: &mut Ui, settings: &mut Settings) {
             .detail("Stronger borders and quieter text made darker")
             .show(ui, |ui| toggle(ui, &mut appearance.increase_contrast, "Increase contrast"));
     });
-    gap(ui);
     settings_group(ui, "Window", |ui| {
         let bar = if cfg!(target_os = "macos") { "menu bar" } else { "tray" };
         SettingsRow::new("Keep running when the window is closed")
@@ -74,7 +73,6 @@ fn general(ui: &mut Ui, settings: &mut Settings) {
             .detail("Otherwise the app starts without one")
             .show(ui, |ui| toggle(ui, &mut settings.general.load_last_model, "Load the last model at start"));
     });
-    gap(ui);
     settings_group(ui, "Keyboard", |ui| {
         let more = [("Send", "⏎"), ("New line", "⇧ ⏎"), ("Edit the last question", "↑"), ("Stop, close", "Esc")];
         for (words, key) in more {
@@ -233,7 +231,6 @@ fn chat(ui: &mut Ui, settings: &mut Settings) {
             );
             response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::MultilineTextInput, true, "System prompt"));
         });
-    gap(ui);
     settings_group(ui, "Replies", |ui| {
         Frame::new().inner_margin(egui::Margin::symmetric(16, 12)).show(ui, |ui| {
             ui.spacing_mut().item_spacing = vec2(8.0, 4.0);
