@@ -11,7 +11,7 @@ use dspark_engine::{
         shape::{Distribution, Shape},
     },
 };
-use mlx_rs::{Array, transforms};
+use mlx_rs::{Array, ops, transforms};
 use serde_json::Value;
 
 fn golden() -> Value {
@@ -289,18 +289,30 @@ fn device_truncation_equals_the_plain_rule_on_long_rows() {
 
 const DRAWS: u64 = 20_000;
 
-/// Draws as a generation makes them, one position each; `seed` varies the sequence.
+/// Draws as a generation makes them, one position each; on the device a hundred rows at a time, as a verify would.
 fn histogram(place: Place, sampling: &Sampling, logits: &[f32]) -> Vec<f64> {
-    let sampler = Sampler::new(sampling, &[], logits.len(), place).unwrap();
-    let row = Array::from_slice(logits, &[1, 1, logits.len() as i32]);
+    let vocab = logits.len() as i32;
+    let row = Array::from_slice(logits, &[1, 1, vocab]);
+    let draws: Vec<Array> = match place {
+        Place::Host => {
+            let sampler = Sampler::new(sampling, &[], logits.len(), place).unwrap();
+            (0..DRAWS).map(|at| sampler.draw(&row, at).unwrap()).collect()
+        }
+        Place::Device => {
+            let rows = ops::broadcast_to(&row, &[1, 100, vocab]).unwrap();
+            let shape = Shape::of(sampling).unwrap().unwrap();
+            let key = |at| rng::device_key(sampling.seed.unwrap(), at, rng::Lane::Token);
+            (0..DRAWS / 100).map(|at| device::draw(&rows, &shape, key(at)).unwrap()).collect()
+        }
+    };
     let mut counts = vec![0.0; logits.len()];
-    let draws: Vec<Array> = (0..DRAWS).map(|at| sampler.draw(&row, at).unwrap()).collect();
     for chunk in draws.chunks(1000) {
         transforms::eval(chunk).unwrap();
-        for draw in chunk {
-            counts[draw.try_item_exact::<u32>().unwrap() as usize] += 1.0;
+        for id in chunk.iter().flat_map(|draw| draw.to_vec_exact::<u32>().unwrap()) {
+            counts[id as usize] += 1.0;
         }
     }
+    assert_eq!(counts.iter().sum::<f64>(), DRAWS as f64);
     counts
 }
 
