@@ -1,1 +1,7 @@
 //! The application: command line, window, tray. The binary only starts it.
+
+pub mod catalog;
+pub mod cli;
+pub mod http;
+mod last_model;
+mod machine;

@@ -1,3 +1,5 @@
 //! The program. Everything it does lives in the library.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    mlx_dspark::cli::main()
+}

@@ -157,7 +157,10 @@ impl SamplingArgs {
 }
 
 fn number(text: &str, wanted: &str, fits: impl Fn(f32) -> bool) -> Result<f32, String> {
-    text.parse().ok().filter(|&value: &f32| value.is_finite() && fits(value)).ok_or_else(|| format!("must be {wanted}"))
+    text.parse()
+        .ok()
+        .filter(|&value: &f32| value.is_finite() && fits(value))
+        .ok_or_else(|| format!("must be {wanted}"))
 }
 
 fn temperature(text: &str) -> Result<f32, String> {
@@ -240,12 +243,13 @@ pub(super) struct ServeArgs {
     pub(super) default_max_tokens: usize,
     #[arg(long, default_value_t = 32768)]
     pub(super) max_tokens_cap: usize,
-    #[arg(long, default_value_t = 0.0, value_parser = temperature)]
-    pub(super) default_temperature: f32,
-    #[arg(long, default_value_t = 1.0, value_parser = share)]
-    pub(super) default_top_p: f32,
-    #[arg(long, default_value_t = 0)]
-    pub(super) default_top_k: u32,
+    /// For requests that name none; beats what the checkpoint recommends.
+    #[arg(long, value_parser = temperature)]
+    pub(super) default_temperature: Option<f32>,
+    #[arg(long, value_parser = share)]
+    pub(super) default_top_p: Option<f32>,
+    #[arg(long)]
+    pub(super) default_top_k: Option<u32>,
     /// Requests that may wait.
     #[arg(long, default_value_t = 32)]
     pub(super) max_queue: usize,
@@ -282,6 +286,8 @@ pub(super) enum ModelsCommand {
     },
     /// Print a model's folder.
     Path { repo: String },
+    /// Check a model's files against what was published.
+    Verify { repo: String },
     /// Say whether a model would fit, with the sum.
     Check {
         repo: String,
@@ -335,7 +341,13 @@ mod tests {
 
     #[test]
     fn numbers_out_of_range_are_refused_by_name() {
-        for (flag, value) in [("--temperature", "-1"), ("--temperature", "NaN"), ("--top-p", "1.5"), ("--repetition-penalty", "0"), ("--logprobs", "21")] {
+        for (flag, value) in [
+            ("--temperature", "-1"),
+            ("--temperature", "NaN"),
+            ("--top-p", "1.5"),
+            ("--repetition-penalty", "0"),
+            ("--logprobs", "21"),
+        ] {
             let error = parse(&["generate", &format!("{flag}={value}")]).unwrap_err();
             assert!(error.to_string().contains(flag), "{error}");
         }

@@ -20,7 +20,10 @@ pub(super) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
     pub(super) fn new(code: u8, message: impl ToString) -> Self {
-        Self { code, message: message.to_string() }
+        Self {
+            code,
+            message: message.to_string(),
+        }
     }
 
     pub(super) fn usage(message: impl ToString) -> Self {

@@ -10,7 +10,7 @@ use dspark_protocol::{Event, FinishReason, Generation, Message, Prompt, Request,
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Read};
 
-const SAMPLE_PROMPT: &str = "Explain in two sentences why the sky is blue.";
+pub(super) const SAMPLE_PROMPT: &str = "Explain in two sentences why the sky is blue.";
 
 pub(super) fn run(args: &GenerateArgs, output: &Output) -> Outcome {
     let request = request(args)?;
@@ -56,13 +56,16 @@ fn request(args: &GenerateArgs) -> Outcome<Request> {
 fn prompt_text(args: &GenerateArgs) -> Outcome<String> {
     let piped = || {
         let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map_err(|error| Failure::usage(format!("cannot read the prompt from standard input: {error}")))?;
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .map_err(|error| Failure::usage(format!("cannot read the prompt from standard input: {error}")))?;
         Ok(text)
     };
     match (&args.prompt, &args.prompt_file) {
         (Some(dash), _) if dash == "-" => piped(),
         (Some(text), _) => Ok(text.clone()),
-        (None, Some(file)) => std::fs::read_to_string(file).map_err(|error| Failure::usage(format!("cannot read the prompt from `{}`: {error}", file.display()))),
+        (None, Some(file)) => std::fs::read_to_string(file)
+            .map_err(|error| Failure::usage(format!("cannot read the prompt from `{}`: {error}", file.display()))),
         (None, None) if !std::io::stdin().is_terminal() => {
             let text = piped()?;
             Ok(if text.trim().is_empty() { SAMPLE_PROMPT.into() } else { text })
@@ -104,7 +107,11 @@ pub(super) async fn read(mut generation: Generation, whole: bool, output: &Outpu
                 } else if !output.json {
                     output.result(&text);
                 }
-                return Ok(Answer { text, tokens, summary: *summary });
+                return Ok(Answer {
+                    text,
+                    tokens,
+                    summary: *summary,
+                });
             }
             Some(Event::Failed(error)) => {
                 if streams && !text.is_empty() {
@@ -129,13 +136,21 @@ pub(super) fn report(answer: &Answer, model: &dspark_protocol::ModelInfo, output
         }
         summary.warnings.iter().for_each(|warning| output.warn(warning));
     }
-    if summary.finish == FinishReason::Cancelled { Err(Failure::interrupted()) } else { Ok(()) }
+    if summary.finish == FinishReason::Cancelled {
+        Err(Failure::interrupted())
+    } else {
+        Ok(())
+    }
 }
 
 /// `42 tokens · 61.3 tok/s decode · 48.0 end to end · prompt 12 in 0.05 s`
 pub(super) fn speed_line(summary: &Summary) -> String {
     let (usage, timings) = (&summary.usage, &summary.timings);
-    let cached = if usage.cached_tokens > 0 { format!(" ({} cached)", usage.cached_tokens) } else { String::new() };
+    let cached = if usage.cached_tokens > 0 {
+        format!(" ({} cached)", usage.cached_tokens)
+    } else {
+        String::new()
+    };
     format!(
         "{} tokens · {:.1} tok/s decode · {:.1} tok/s end to end · prompt {}{cached} in {:.2} s · {:.2} accepted/round · {} target forwards",
         usage.completion_tokens,

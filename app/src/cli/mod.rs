@@ -13,7 +13,7 @@ mod window;
 
 use args::{Arguments, Command};
 use clap::Parser;
-use exit::{Failure, Outcome};
+use exit::Outcome;
 use output::Output;
 use std::{ffi::OsString, process::ExitCode};
 

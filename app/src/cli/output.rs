@@ -15,8 +15,14 @@ pub(super) struct Output {
 
 impl Output {
     pub(super) fn new(global: &GlobalArgs) -> Self {
-        let colour = !global.no_color && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && std::io::stderr().is_terminal();
-        Self { json: global.json, quiet: global.quiet, verbose: global.verbose, colour }
+        let colour =
+            !global.no_color && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && std::io::stderr().is_terminal();
+        Self {
+            json: global.json,
+            quiet: global.quiet,
+            verbose: global.verbose,
+            colour,
+        }
     }
 
     /// Logs go to standard error; `RUST_LOG` overrides the flags.
@@ -28,7 +34,11 @@ impl Output {
             _ => "debug",
         };
         let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| level.into());
-        let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(self.colour).try_init();
+        let _ = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(std::io::stderr)
+            .with_ansi(self.colour)
+            .try_init();
     }
 
     /// A result. A reader that went away (`| head`) is no failure.
@@ -74,12 +84,24 @@ impl Output {
     pub(super) fn progress(&self, what: &str) -> Progress {
         let silent = self.quiet || self.json;
         let terminal = std::io::stderr().is_terminal();
-        let bar = ProgressBar::with_draw_target(None, if silent || !terminal { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() });
+        let bar = ProgressBar::with_draw_target(
+            None,
+            if silent || !terminal {
+                ProgressDrawTarget::hidden()
+            } else {
+                ProgressDrawTarget::stderr()
+            },
+        );
         if let Ok(style) = ProgressStyle::with_template("{msg:28!} {bar:32} {bytes}/{total_bytes} {bytes_per_sec} {eta}") {
             bar.set_style(style);
         }
         bar.set_message(what.to_owned());
-        Progress { bar, lines: !silent && !terminal, what: what.to_owned(), last: None }
+        Progress {
+            bar,
+            lines: !silent && !terminal,
+            what: what.to_owned(),
+            last: None,
+        }
     }
 }
 
@@ -113,7 +135,7 @@ impl Progress {
         }
     }
 
-    pub(super) fn finish(self) {
+    pub(super) fn finish(&mut self) {
         self.bar.finish_and_clear();
     }
 }

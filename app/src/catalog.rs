@@ -1,0 +1,295 @@
+//! The window's view of the hub: what is here, what could be had, what would fit.
+
+use crate::machine;
+use dspark_hub::{Folder, Hub, HubError, Installed, Job, Kind, Source, fit, registry, starter};
+use dspark_protocol::MachineInfo;
+use dspark_window::bridge::{Catalog, Check, FetchError, FetchProgress, Fit, FitLevel, ModelEntry, Offer, Survey};
+use std::{
+    path::{Path, PathBuf},
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+use tokio_util::sync::CancellationToken;
+
+/// Tokens of context that verdicts assume.
+const CONTEXT: u64 = 8192;
+/// Seconds over which a download's rate is averaged.
+const RATE_WINDOW: Duration = Duration::from_secs(10);
+
+/// Models on disk and on the hub.
+pub struct HubCatalog;
+
+impl Catalog for HubCatalog {
+    fn survey(&self, folders: &[PathBuf], info: &MachineInfo, limit: u64) -> Survey {
+        let hub = hub(folders);
+        let machine = fit_machine(info, limit);
+        let installed: Vec<ModelEntry> = hub
+            .installed()
+            .into_iter()
+            .filter(|row| row.folder.kind == Kind::Model)
+            .map(|row| entry(&row, &machine))
+            .collect();
+        let have = |target: &str| installed.iter().any(|row| row.name.eq_ignore_ascii_case(target));
+        let mut offers = Vec::new();
+        if hub.installed_starter().is_none() {
+            offers.push(starter_offer());
+        }
+        let families = machine::families();
+        let families: Vec<&str> = families.iter().map(String::as_str).collect();
+        offers.extend(
+            registry::recommended(machine.ram, &families)
+                .into_iter()
+                .filter(|row| !have(&row.target))
+                .map(|row| offer(row, &machine)),
+        );
+        Survey {
+            installed,
+            offers,
+            checks: checks(&hub, info, &machine),
+        }
+    }
+
+    fn inspect(&self, path: &Path) -> Result<ModelEntry, String> {
+        let folder = Folder::check(path);
+        folder.require_complete().map_err(|error| error.to_string())?;
+        if folder.kind == Kind::Drafter {
+            return Err(format!("{} holds a drafter: choose the model it belongs to", path.display()));
+        }
+        let name = path
+            .file_name()
+            .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
+        let row = Installed {
+            repo: name,
+            source: Source::Path,
+            registry_id: None,
+            folder,
+        };
+        Ok(entry(&row, &machine::for_fit()))
+    }
+
+    fn fetch(&self, id: &str, report: &mut dyn FnMut(FetchProgress), cancel: &CancellationToken) -> Result<ModelEntry, FetchError> {
+        let hub = hub(&[]);
+        let (sender, progress) = mpsc::channel();
+        let job = Job::new(cancel.clone(), move |at| {
+            let _ = sender.send(at.clone());
+        });
+        let resolved = std::thread::scope(|scope| {
+            let work = scope.spawn(|| dspark_hub::block_on(async { hub.obtain(id, &job).await }));
+            let mut rate = Rate::default();
+            while !work.is_finished() {
+                // Only the newest report matters: the sender may be much faster than a screen.
+                if let Some(at) = progress
+                    .recv_timeout(Duration::from_millis(100))
+                    .ok()
+                    .map(|first| progress.try_iter().last().unwrap_or(first))
+                {
+                    report(FetchProgress {
+                        stage: capital(at.stage.label()),
+                        done: at.done,
+                        total: at.total,
+                        bytes_per_sec: rate.add(at.done),
+                    });
+                }
+            }
+            work.join()
+                .unwrap_or_else(|_| Err(HubError::Internal("the download stopped unexpectedly".into())))
+        });
+        let resolved = resolved.and_then(|result| result).map_err(|error| match error {
+            HubError::Cancelled => FetchError::Cancelled,
+            error => FetchError::Failed(error.to_string()),
+        })?;
+        let row = Installed {
+            repo: resolved.name,
+            source: resolved.source,
+            registry_id: None,
+            folder: Folder::look(&resolved.path),
+        };
+        Ok(entry(&row, &machine::for_fit()))
+    }
+}
+
+fn hub(folders: &[PathBuf]) -> Hub {
+    Hub::from_env().with_model_dirs(folders.iter().cloned())
+}
+
+fn fit_machine(info: &MachineInfo, limit: u64) -> fit::Machine {
+    let gpu = (info.backend != "cpu" && limit > 0).then_some(limit);
+    fit::Machine {
+        ram: info.ram,
+        working_set: gpu,
+        available: None,
+    }
+}
+
+fn entry(row: &Installed, machine: &fit::Machine) -> ModelEntry {
+    let folder = &row.folder;
+    let is_starter = row.repo == starter::NAME || (row.source == Source::Cache && row.repo == starter::FOLDER);
+    let window = folder.config["max_position_embeddings"]
+        .as_u64()
+        .or_else(|| folder.config["text_config"]["max_position_embeddings"].as_u64());
+    let detail: Vec<String> = [
+        folder.model_type.clone(),
+        folder.quantization.clone(),
+        window.map(|tokens| format!("{} context", thousands(tokens))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let model = fit::Model::from_config(&folder.config, folder.weight_bytes, 16);
+    ModelEntry {
+        name: row.repo.clone(),
+        path: folder.path.clone(),
+        detail: detail.join(", "),
+        source: match row.source {
+            _ if is_starter => "Starter",
+            Source::Path => "Folder",
+            Source::Cache => "Downloads",
+            Source::LmStudio => "LM Studio",
+            Source::ModelDirs => "Model folder",
+            Source::HubCache => "Hugging Face cache",
+        }
+        .into(),
+        bytes: folder.size_bytes,
+        fit: verdict(&model, machine),
+        problem: folder.state.problem(),
+    }
+}
+
+fn verdict(model: &fit::Model, machine: &fit::Machine) -> Fit {
+    let fit = fit::judge(model, machine, CONTEXT);
+    Fit {
+        level: match fit.verdict {
+            fit::Verdict::FitsWell => FitLevel::Well,
+            fit::Verdict::Fits | fit::Verdict::Tight => FitLevel::Fits,
+            fit::Verdict::ShorterContext { .. } => FitLevel::Limited,
+            fit::Verdict::TooBig => FitLevel::TooBig,
+        },
+        words: fit.verdict.label(),
+        parts: fit.items.iter().map(|item| (item.label.to_owned(), item.bytes)).collect(),
+    }
+}
+
+fn starter_offer() -> Offer {
+    Offer {
+        id: starter::NAME.into(),
+        name: starter::FOLDER.into(),
+        detail: "135M, 4-bit, 8k context. Small enough for any machine, needs no account.".into(),
+        bytes: Hub::starter_bytes(),
+        fit: Fit {
+            level: FitLevel::Well,
+            words: "Fits well".into(),
+            parts: Vec::new(),
+        },
+        starter: true,
+    }
+}
+
+fn offer(row: &registry::Row, machine: &fit::Machine) -> Offer {
+    let model = fit::Model {
+        weight_bytes: row.estimated_bytes(),
+        kv_per_token: row.kv_bytes,
+        ..fit::Model::default()
+    };
+    let name = row.target.rsplit('/').next().unwrap_or(&row.target);
+    Offer {
+        id: row.target.clone(),
+        name: name.into(),
+        detail: format!("{}B, {}-bit", row.parameters, row.bits),
+        bytes: row.estimated_bytes(),
+        fit: verdict(&model, machine),
+        starter: false,
+    }
+}
+
+fn checks(hub: &Hub, info: &MachineInfo, machine: &fit::Machine) -> Vec<Check> {
+    let gigabytes = |bytes: u64| dspark_hub::size(bytes);
+    let free = dspark_hub::free_space(&hub.places.cache);
+    vec![
+        Check {
+            ok: !info.backend.is_empty(),
+            words: format!("{} ({})", info.device, info.backend),
+            reason: "Where models are computed.".into(),
+        },
+        Check {
+            ok: machine.ram >= 15 << 30,
+            words: format!("{} of memory", gigabytes(machine.ram)),
+            reason: format!(
+                "A model may use {} of it. Under 16 GB only small models run well.",
+                gigabytes(machine.budget())
+            ),
+        },
+        Check {
+            ok: free.is_none_or(|free| free > 10_000_000_000),
+            words: free.map_or_else(
+                || "Free disk space unknown".into(),
+                |free| format!("{} free on disk", gigabytes(free)),
+            ),
+            reason: format!("Models are kept in {}.", hub.places.cache.display()),
+        },
+    ]
+}
+
+fn thousands(tokens: u64) -> String {
+    if tokens >= 1024 {
+        format!("{}k", tokens / 1024)
+    } else {
+        tokens.to_string()
+    }
+}
+
+fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// Bytes a second over the last while.
+#[derive(Default)]
+struct Rate(std::collections::VecDeque<(Instant, u64)>);
+
+impl Rate {
+    fn add(&mut self, done: u64) -> f64 {
+        let now = Instant::now();
+        // Another file, or a start from zero: what came before says nothing about now.
+        if self.0.back().is_some_and(|(_, last)| *last > done) {
+            self.0.clear();
+        }
+        self.0.push_back((now, done));
+        while self.0.front().is_some_and(|(then, _)| now.duration_since(*then) > RATE_WINDOW) {
+            self.0.pop_front();
+        }
+        match (self.0.front(), self.0.back()) {
+            (Some((start, from)), Some((end, to))) if end > start => (to - from) as f64 / end.duration_since(*start).as_secs_f64(),
+            _ => 0.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_for_sizes() {
+        assert_eq!(thousands(8192), "8k");
+        assert_eq!(thousands(512), "512");
+        assert_eq!(capital("downloading"), "Downloading");
+    }
+
+    #[test]
+    fn a_rate_starts_over_with_each_file() {
+        let mut rate = Rate::default();
+        assert_eq!(rate.add(1000), 0.0);
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(rate.add(2000) > 0.0);
+        assert_eq!(rate.add(10), 0.0);
+    }
+
+    #[test]
+    fn an_empty_folder_is_refused_with_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let refusal = HubCatalog.inspect(folder.path()).unwrap_err();
+        assert!(refusal.contains(&folder.path().display().to_string()), "{refusal}");
+    }
+}

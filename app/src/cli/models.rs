@@ -1,0 +1,208 @@
+//! `models`: what is installed, what is recommended, what fits; fetch and remove.
+
+use super::{
+    args::{ModelsArgs, ModelsCommand},
+    engine,
+    exit::{self, Failure, Outcome},
+    output::Output,
+};
+use crate::machine;
+use comfy_table::{Table, presets::NOTHING};
+use dspark_hub::{Hub, HubError, Installed, Job, Kind, fit, registry, size};
+use serde_json::{Value, json};
+use std::{
+    io::{BufRead, IsTerminal},
+    path::PathBuf,
+};
+
+/// Tokens of context that the verdict in the list assumes.
+const CONTEXT: u64 = 8192;
+
+pub(super) fn run(args: &ModelsArgs, output: &Output) -> Outcome {
+    let hub = Hub::from_env();
+    match &args.command {
+        None => list(&hub, output),
+        Some(ModelsCommand::Pull { repo, revision }) => pull(&hub, repo, revision, output),
+        Some(ModelsCommand::Rm { repo, yes }) => remove(&hub, repo, *yes, output),
+        Some(ModelsCommand::Path { repo }) => {
+            let resolved = hub.resolve(repo)?;
+            if output.json {
+                output.object(&json!(resolved))
+            } else {
+                output.result(&resolved.path.display().to_string())
+            }
+            Ok(())
+        }
+        Some(ModelsCommand::Verify { repo }) => {
+            let path = engine::runtime()?.block_on(engine::with_progress(output, repo, |job| verify(&hub, repo, job)))?;
+            if output.json {
+                output.object(&json!({ "path": path, "ok": true }))
+            } else {
+                output.result(&format!("{}: every file is as it was published", path.display()))
+            }
+            Ok(())
+        }
+        Some(ModelsCommand::Check { repo, context }) => check(&hub, repo, *context as u64, output),
+    }
+}
+
+pub(super) fn list(hub: &Hub, output: &Output) -> Outcome {
+    let machine = machine::for_fit();
+    let installed = hub.installed();
+    let families = machine::families();
+    let families: Vec<&str> = families.iter().map(String::as_str).collect();
+    let rows = registry::recommended(machine.ram, &families);
+    if output.json {
+        let installed: Vec<_> = installed.iter().map(|row| with_fit(row, &machine)).collect();
+        output.object(
+            &json!({ "installed": installed, "recommended": rows, "disk_bytes": hub.disk_usage(), "starter": hub.installed_starter() }),
+        );
+        return Ok(());
+    }
+    let mut table = table(&["Installed", "Size", "Weights", "Source", "Here"]);
+    for row in &installed {
+        let verdict = row.folder.state.problem().unwrap_or_else(|| match row.folder.kind {
+            Kind::Drafter => "drafter".into(),
+            Kind::Model => judge(row, &machine, CONTEXT).verdict.label(),
+        });
+        let source = json!(row.source).as_str().unwrap_or_default().to_owned();
+        table.add_row([
+            row.repo.clone(),
+            size(row.folder.size_bytes),
+            row.folder.quantization.clone().unwrap_or_default(),
+            source,
+            verdict,
+        ]);
+    }
+    if installed.is_empty() {
+        output.note("No model is installed. `mlx-dspark starter` gets a small one.");
+    } else {
+        output.result(&table.to_string());
+    }
+    if !rows.is_empty() {
+        let mut table = self::table(&["For this machine", "Download", "Get it with"]);
+        for row in rows {
+            table.add_row([
+                row.id.clone(),
+                format!("about {}", size(row.estimated_bytes())),
+                format!("mlx-dspark models pull {}", row.target),
+            ]);
+        }
+        output.result(&format!("\n{table}"));
+    }
+    Ok(())
+}
+
+fn table(head: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(head);
+    table
+}
+
+fn judge(row: &Installed, machine: &fit::Machine, context: u64) -> fit::Fit {
+    let model = fit::Model::from_config(&row.folder.config, row.folder.weight_bytes, 16);
+    fit::judge(&model, machine, context)
+}
+
+fn with_fit(row: &Installed, machine: &fit::Machine) -> Value {
+    let mut value = json!(row);
+    if row.is_usable() && row.folder.kind == Kind::Model {
+        value["fit"] = json!(judge(row, machine, CONTEXT));
+    }
+    value
+}
+
+fn pull(hub: &Hub, repo: &str, revision: &str, output: &Output) -> Outcome {
+    let runtime = engine::runtime()?;
+    let local = repo == dspark_hub::starter::NAME || std::path::Path::new(repo).is_file();
+    let path = runtime.block_on(engine::with_progress(output, repo, |job| async move {
+        if local {
+            hub.obtain(repo, &job).await.map(|resolved| resolved.path)
+        } else {
+            hub.download(repo, Some(revision), &job).await
+        }
+    }))?;
+    if output.json {
+        output.object(&json!({ "path": path }))
+    } else {
+        output.result(&path.display().to_string())
+    }
+    Ok(())
+}
+
+/// Reads every byte: off the runtime's threads, so that Ctrl-C is heard.
+async fn verify(hub: &Hub, repo: &str, job: Job) -> Result<PathBuf, HubError> {
+    let (hub, repo) = (hub.clone(), repo.to_owned());
+    tokio::task::spawn_blocking(move || hub.verify(&repo, &job))
+        .await
+        .unwrap_or_else(|error| Err(HubError::Internal(error.to_string())))
+}
+
+fn remove(hub: &Hub, repo: &str, yes: bool, output: &Output) -> Outcome {
+    if !yes {
+        let found = hub.installed().into_iter().find(|row| row.repo == repo);
+        let bytes = found.map_or(0, |row| row.folder.size_bytes);
+        if !std::io::stdin().is_terminal() {
+            return Err(Failure::usage(format!(
+                "`models rm {repo}` frees {}: say `--yes` to do it without being asked",
+                size(bytes)
+            )));
+        }
+        eprint!("Delete {repo} ({})? [y/N] ", size(bytes));
+        let mut answer = String::new();
+        std::io::stdin().lock().read_line(&mut answer)?;
+        if !answer.trim().eq_ignore_ascii_case("y") {
+            return Err(Failure::new(exit::FAILED, "nothing was deleted"));
+        }
+    }
+    let removed = hub.remove(repo, true)?;
+    if output.json {
+        output.object(&json!(removed))
+    } else {
+        output.result(&format!("{} deleted, {} free again", removed.path.display(), size(removed.bytes)))
+    }
+    Ok(())
+}
+
+/// The verdict on a model before it is downloaded, or on an installed one, with the sum.
+fn check(hub: &Hub, repo: &str, context: u64, output: &Output) -> Outcome {
+    let machine = machine::for_fit();
+    let installed = hub
+        .installed()
+        .into_iter()
+        .find(|row| row.repo == repo || row.folder.path.as_os_str() == repo);
+    let model = match installed {
+        Some(row) => fit::Model::from_config(&row.folder.config, row.folder.weight_bytes, 16),
+        None => {
+            let info = engine::runtime()?.block_on(engine::with_progress(output, repo, |job: Job| async move {
+                hub.info(repo, None, &job).await
+            }))?;
+            let kv = registry::find(repo).and_then(|row| row.kv_bytes);
+            fit::Model {
+                weight_bytes: info.weight_bytes(),
+                kv_per_token: kv,
+                ..fit::Model::default()
+            }
+        }
+    };
+    let fit = fit::judge(&model, &machine, context);
+    if output.json {
+        output.object(&json!({ "repo": repo, "fit": fit }));
+    } else {
+        let mut table = table(&["Part", "Memory"]);
+        for item in &fit.items {
+            table.add_row([item.label.to_owned(), size(item.bytes)]);
+        }
+        table.add_row(["sum".to_owned(), size(fit.peak)]);
+        table.add_row(["this machine can give".to_owned(), size(fit.budget)]);
+        output.result(&format!("{} at {} tokens of context\n{table}", fit.verdict.label(), fit.context));
+        if fit.kv_unknown {
+            output.note("The KV cache is not in the sum: it is known once the model is here.");
+        }
+    }
+    if fit.verdict.fits() {
+        Ok(())
+    } else {
+        Err(Failure::new(exit::REFUSED, format!("`{repo}` is too big for this machine")))
+    }
+}

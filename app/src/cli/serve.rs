@@ -1,0 +1,101 @@
+//! `serve`: the engine over HTTP, without a window.
+
+use super::{
+    args::ServeArgs,
+    engine,
+    exit::{self, Failure, Outcome},
+    output::Output,
+};
+use dspark_engine::EngineOptions;
+use dspark_protocol::SamplingDefaults;
+use dspark_serve::{ApiKey, ServeConfig, Server};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+
+pub(super) fn run(args: &ServeArgs, output: &Output) -> Outcome {
+    let config = config(args)?;
+    engine::runtime()?.block_on(serve(args, config, output))
+}
+
+async fn serve(args: &ServeArgs, config: ServeConfig, output: &Output) -> Outcome {
+    // Listen for the end before anything that takes long, so that it is never missed.
+    let mut terminate = signal(SignalKind::terminate())?;
+    let resolved = if args.no_model {
+        None
+    } else {
+        Some(engine::find(&args.engine, output).await?)
+    };
+    let handle = engine::start(EngineOptions {
+        queue_limit: args.max_queue,
+        ..EngineOptions::default()
+    })
+    .await?;
+    // The port first: a busy one is better known before a minute of loading.
+    let server = Server::bind(config, handle.clone()).await.map_err(Failure::usage)?;
+    if let Some(resolved) = &resolved {
+        let load = engine::load(&handle, engine::request(&args.engine, resolved, !args.no_warmup), output);
+        tokio::select! {
+            loaded = load => drop(loaded?),
+            _ = terminate.recv() => return Ok(()),
+        }
+    }
+    let url = server.url();
+    if output.json {
+        let model = handle.snapshot().model.as_ref().map(|model| model.name.clone());
+        output.object(&json!({ "url": url, "pid": std::process::id(), "model": model }));
+    } else {
+        output.result(server.banner().trim_end());
+    }
+    let ready = args.ready_file.clone().map(|path| {
+        let (url, handle) = (url.clone(), handle.clone());
+        tokio::spawn(async move { dspark_serve::write_ready_file(&path, &url, &handle).await })
+    });
+    let end = async {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    server.serve(end).await;
+    handle.shutdown();
+    if let Some(ready) = ready {
+        ready.abort();
+        match ready.await {
+            Ok(Err(error)) => return Err(Failure::new(exit::FAILED, format!("cannot write the ready file: {error}"))),
+            // The file goes with this guard.
+            Ok(Ok(_guard)) => {}
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn config(args: &ServeArgs) -> Outcome<ServeConfig> {
+    let base = ServeConfig::from_env().map_err(Failure::usage)?;
+    let key = match &args.api_key_file {
+        Some(file) => {
+            let text = std::fs::read_to_string(file)
+                .map_err(|error| Failure::usage(format!("cannot read `--api-key-file {}`: {error}", file.display())))?;
+            Some(ApiKey::new(text.trim()).ok_or_else(|| Failure::usage(format!("`--api-key-file {}` is empty", file.display())))?)
+        }
+        None => args.api_key.clone().and_then(ApiKey::new),
+    };
+    Ok(ServeConfig {
+        host: args.host.clone(),
+        port: args.port,
+        api_key: key,
+        insecure_no_key: args.insecure_no_key,
+        allowed_hosts: args.allowed_host.clone(),
+        any_origin: args.cors_origin.iter().any(|origin| origin == "*"),
+        allowed_origins: args.cors_origin.iter().filter(|origin| *origin != "*").cloned().collect(),
+        max_queue: args.max_queue,
+        default_max_tokens: args.default_max_tokens,
+        max_tokens_cap: args.max_tokens_cap,
+        sampling: SamplingDefaults {
+            temperature: args.default_temperature,
+            top_p: args.default_top_p,
+            top_k: args.default_top_k,
+        },
+        ..base
+    })
+}

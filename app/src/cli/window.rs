@@ -1,0 +1,103 @@
+//! No command: the window, or a word in the terminal where there is no display.
+
+use super::{
+    args::{AppArgs, GenerateArgs},
+    engine,
+    exit::{self, Failure, Outcome},
+    generate,
+    output::Output,
+};
+use crate::{catalog::HubCatalog, http::HttpServer};
+use clap::Parser;
+use dspark_engine::EngineOptions;
+use dspark_hub::{Hub, Lookup};
+use dspark_window::shell::{self, AppOptions, StartModel};
+use std::{path::PathBuf, sync::Arc};
+
+pub(super) fn open(args: &AppArgs, output: &Output) -> Outcome {
+    if !has_display() {
+        return in_terminal(args, output);
+    }
+    let (data_dir, settings_path) = places(args)?;
+    let model = args.model.as_deref().map(|name| start_model(name, output)).transpose()?;
+    let runtime = engine::runtime()?;
+    // Not waited for: the window opens at once and shows the engine coming up, or why it does not.
+    let handle = dspark_engine::start(EngineOptions::default());
+    let server = Arc::new(HttpServer::new(handle.clone(), runtime.handle().clone()));
+    let mut options = AppOptions::new(handle.clone(), data_dir, settings_path, Arc::new(HubCatalog), server);
+    options.model = model;
+    let closed = shell::run(options);
+    handle.shutdown();
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    closed.map_err(Failure::from)
+}
+
+/// Chats and settings, where this system keeps such things.
+fn places(args: &AppArgs) -> Outcome<(PathBuf, PathBuf)> {
+    if let Some(dir) = &args.data_dir {
+        return Ok((dir.clone(), dir.join("settings.toml")));
+    }
+    let home = std::env::home_dir()
+        .ok_or_else(|| Failure::new(exit::FAILED, "no home folder is known: say where to keep chats with `--data-dir`"))?;
+    if cfg!(target_os = "macos") {
+        let dir = home.join("Library/Application Support/mlx-dspark");
+        return Ok((dir.clone(), dir.join("settings.toml")));
+    }
+    let place = |name: &str, default: &str| {
+        let set = std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute());
+        set.unwrap_or_else(|| home.join(default)).join("mlx-dspark")
+    };
+    Ok((
+        place("XDG_DATA_HOME", ".local/share"),
+        place("XDG_CONFIG_HOME", ".config").join("settings.toml"),
+    ))
+}
+
+fn start_model(name: &str, output: &Output) -> Outcome<StartModel> {
+    let hub = Hub::from_env();
+    let resolved = match hub.lookup(name) {
+        Lookup::Installed(resolved) => resolved,
+        Lookup::Missing { .. } => {
+            let args = generate_args(name)?;
+            engine::runtime()?.block_on(engine::find(&args.engine, output))?
+        }
+    };
+    Ok(StartModel {
+        name: resolved.name,
+        path: resolved.path,
+    })
+}
+
+fn has_display() -> bool {
+    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    cfg!(target_os = "macos") || set("DISPLAY") || set("WAYLAND_DISPLAY")
+}
+
+/// The same model answers here, with its speed.
+fn in_terminal(args: &AppArgs, output: &Output) -> Outcome {
+    let model = args.model.as_deref().unwrap_or(dspark_hub::starter::NAME);
+    output.note(format!(
+        "There is no display here (neither DISPLAY nor WAYLAND_DISPLAY is set), so the window stays closed.\n\
+         `{model}` answers one prompt instead; `mlx-dspark generate` asks your own, `mlx-dspark serve` opens the API.\n"
+    ));
+    let args = generate_args(model)?;
+    if !output.json {
+        output.note(format!("> {}\n", generate::SAMPLE_PROMPT));
+    }
+    generate::run(&args, output)
+}
+
+/// `generate` on this model, everything else as by default.
+fn generate_args(model: &str) -> Outcome<GenerateArgs> {
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: GenerateArgs,
+    }
+    Alone::try_parse_from(["generate", "--model", model, "--prompt", generate::SAMPLE_PROMPT])
+        .map(|alone| alone.args)
+        .map_err(Failure::usage)
+}
