@@ -270,9 +270,8 @@ mod tests {
         let marks = PrivateMarks::new(vec!["<S>".into()], vec!["<T>".into()], &["\u{e000}"]).unwrap();
         assert_eq!(marks.special("<S>"), "\u{e001}");
         let revealed = marks.reveal(&format!("\u{e001}<S>{}", marks.text("<T>", Origin::Foreign)));
-        assert_eq!(
-            (revealed.text.as_str(), revealed.turns, revealed.foreign),
-            ("<S><S><T>", Vec::from([0..3]), Vec::from([6..9]))
-        );
+        assert_eq!(revealed.text, "<S><S><T>");
+        assert_eq!((&revealed.turns[0], revealed.turns.len()), (&(0..3), 1));
+        assert_eq!((&revealed.foreign[0], revealed.foreign.len()), (&(6..9), 1));
     }
 }

@@ -131,3 +131,30 @@ fn reported_templates_render_as_expected() {
     }
     assert_eq!(checked, 10);
 }
+
+/// More cases than this repository holds: `MLX_DSPARK_TEMPLATE_CASES` names a JSON file of `{name, template, context, expect}`,
+/// where `expect` is what `transformers` renders, or `{"error": …}`. Without it nothing is checked.
+#[test]
+fn cases_from_elsewhere_render_as_in_transformers() {
+    let Some(path) = std::env::var_os("MLX_DSPARK_TEMPLATE_CASES") else {
+        return;
+    };
+    let cases: Json = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let mut wrong = Vec::new();
+    for case in cases.as_array().unwrap() {
+        let got = outcome(
+            ChatTemplate::compile(case["template"].as_str().unwrap(), clock()),
+            json(&case["context"], &Plain),
+        );
+        let same = match &case["expect"] {
+            Json::String(text) => got.as_ref() == Ok(text),
+            _ => got.is_err(),
+        };
+        if !same {
+            let got = got.map_or_else(|error| serde_json::json!({"error": error}), Json::String);
+            wrong.push(format!("{}\n  want {}\n  got  {got}", case["name"], case["expect"]));
+        }
+    }
+    let total = cases.as_array().unwrap().len();
+    assert!(wrong.is_empty(), "{} of {total} differ:\n{}", wrong.len(), wrong.join("\n"));
+}

@@ -26,6 +26,14 @@ pub(crate) fn install(env: &mut Environment<'_>, clock: Clock) {
     env.add_function("joiner", minijinja_contrib::globals::joiner);
     env.add_filter("int", int);
     env.add_filter("float", float);
+    env.add_filter("default", default);
+    env.add_filter("d", default);
+    env.add_filter("sort", sort);
+    env.add_filter("indent", indent);
+    // Templates ask `tools is iterable` where there are none.
+    env.add_test("iterable", |value: &Value| {
+        !value.is_none() && (value.is_undefined() || value.try_iter().is_ok())
+    });
     // To Python whatever has a length and can be indexed is a sequence, texts and dictionaries too.
     env.add_test("sequence", |value: &Value| {
         matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map)
@@ -192,6 +200,67 @@ impl Json {
         }
         self.out.push('"');
     }
+}
+
+/// `default(default_value='', boolean=false)`, by position or name.
+fn default(value: &Value, positional: Rest<Value>, options: Kwargs) -> Result<Value, Error> {
+    let other = match options.get::<Option<Value>>("default_value")? {
+        Some(other) => other,
+        None => positional.first().cloned().unwrap_or_else(|| Value::from("")),
+    };
+    let boolean = match options.get::<Option<Value>>("boolean")? {
+        Some(boolean) => boolean.is_true(),
+        None => positional.get(1).is_some_and(Value::is_true),
+    };
+    options.assert_all_used()?;
+    Ok(if value.is_undefined() || (boolean && !value.is_true()) {
+        other
+    } else {
+        value.clone()
+    })
+}
+
+/// `indent(width=4, first=false, blank=false)`; keeps a last line break, where the engine's own drops it.
+fn indent(text: &str, positional: Rest<Value>, options: Kwargs) -> Result<String, Error> {
+    let option = |name: &str, at: usize| -> Result<Option<Value>, Error> {
+        let named: Option<Value> = options.get(name)?;
+        Ok(named.or_else(|| positional.get(at).cloned()))
+    };
+    let width = match option("width", 0)? {
+        Some(width) => match width.as_str() {
+            Some(indent) => indent.to_owned(),
+            None => " ".repeat(width.as_usize().unwrap_or(4).min(256)),
+        },
+        None => " ".repeat(4),
+    };
+    let first = option("first", 1)?.is_some_and(|first| first.is_true());
+    let blank = option("blank", 2)?.is_some_and(|blank| blank.is_true());
+    options.assert_all_used()?;
+    let mut out = String::with_capacity(text.len());
+    for (at, line) in text.split('\n').enumerate() {
+        if at > 0 {
+            out.push('\n');
+        }
+        if if at == 0 { first } else { blank || !line.is_empty() } {
+            out.push_str(&width);
+        }
+        out.push_str(line);
+    }
+    Ok(out)
+}
+
+/// `sort(reverse, case_sensitive, attribute)`, by position or name.
+fn sort(state: &mut State, value: Value, positional: Rest<Value>, options: Kwargs) -> Result<Value, Error> {
+    let mut named: Vec<(String, Value)> = Vec::new();
+    for (at, name) in ["reverse", "case_sensitive", "attribute"].into_iter().enumerate() {
+        let given = match options.get::<Option<Value>>(name)? {
+            Some(given) => Some(given),
+            None => positional.get(at).cloned(),
+        };
+        named.extend(given.map(|given| (name.to_owned(), given)));
+    }
+    options.assert_all_used()?;
+    minijinja::filters::sort(state, value, named.into_iter().collect())
 }
 
 /// `int`, with a value for what is none.

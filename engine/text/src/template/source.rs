@@ -108,6 +108,8 @@ pub(crate) fn vocabulary(source: &str) -> Vocabulary {
             if is_inspected && !literal.is_empty() {
                 inspected.insert(literal.clone());
             }
+            // Compared after `upper`, as in `type | upper == 'STRING'`.
+            names.insert(literal.to_lowercase());
             names.insert(literal);
         }
     }

@@ -5,7 +5,8 @@ llama2     SentencePiece BPE: every piece gets a space in front, unknown bytes a
 gemma      SentencePiece BPE without the leading space, with added tokens that are ordinary text
 metaspace  SentencePiece BPE in the newer form: a space only at the very beginning
 
-The corpus is this script and a few sentences in several scripts, so that the files stay small and never change.
+The corpus is a few sentences in several scripts and this file, so that the vocabularies stay small; a change here
+makes other ones.
 """
 import json
 import pathlib
