@@ -178,6 +178,7 @@ impl Drop for Info {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

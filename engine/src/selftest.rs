@@ -168,7 +168,7 @@ impl Packed {
         let mut words = vec![0; outputs * inputs * bits / 32];
         let mut values = Vec::with_capacity(outputs * inputs);
         for i in 0..outputs * inputs {
-            let level = ((numbers.next() + 1.0) / 2.0 * f64::from(1 << bits)) as u32;
+            let level = (f64::midpoint(numbers.next(), 1.0) * f64::from(1 << bits)) as u32;
             words[i * bits / 32] |= level << (i * bits % 32);
             values.push(f64::from(scales[i / group]) * f64::from(level) + f64::from(biases[i / group]));
         }
@@ -235,7 +235,7 @@ fn attention(dtype: Dtype) -> Result<(), SelfTestError> {
     let (keys, values) = (numbers.list(kv_heads * total * DIM), numbers.list(kv_heads * total * DIM));
     let ancestors = |row: usize| {
         let mut seen = vec![row];
-        while let Some(parent) = usize::try_from(PARENTS[seen[seen.len() - 1]]).ok() {
+        while let Ok(parent) = usize::try_from(PARENTS[seen[seen.len() - 1]]) {
             seen.push(parent);
         }
         seen
@@ -358,6 +358,7 @@ fn softmax() -> Result<(), SelfTestError> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::print_stdout)]
 mod tests {
     use super::*;
     use mlx_rs::ops::{add, quantized_matmul};
@@ -402,7 +403,7 @@ mod tests {
                 if x.dim(0) == 12 {
                     noise[11 * 32 + 3] = value;
                 }
-                add(&y, &Array::from_slice(&noise, y.shape()))
+                add(&y, Array::from_slice(&noise, y.shape()))
             })
         };
         assert!(spoilt(0.0).is_ok());

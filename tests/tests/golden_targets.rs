@@ -1,5 +1,6 @@
 //! Targets against mlx-lm: tiny random checkpoints and the numbers it gives for them (`oracle/README.md`). Everything is
 //! computed in f32, within the tolerance that each golden states.
+#![allow(clippy::unwrap_used)]
 
 use dspark_engine::{
     load::{LoadOptions, LoadedModel, load},

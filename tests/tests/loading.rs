@@ -1,4 +1,5 @@
 //! The loader contract on real folders: what is refused and in which words, what is left out, and how a load ends early.
+#![allow(clippy::unwrap_used)]
 
 use dspark_engine::{
     load::{LoadError, LoadOptions, LoadedModel, load},

@@ -1,4 +1,5 @@
 //! An unloaded model gives its memory back. Alone in its process, because MLX counts for all threads.
+#![allow(clippy::unwrap_used)]
 
 use dspark_engine::{
     device,

@@ -159,6 +159,7 @@ impl Cache for DecoderCache {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use mlx_rs::ops::zeros;

@@ -215,6 +215,7 @@ fn float_dequantize(w: &Array, scales: &Array, packing: Packing, dtype: Dtype) -
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use serde_json::Value;

@@ -79,7 +79,7 @@ fn windows(config: &Config) -> Result<Vec<Option<usize>>, LoadError> {
 
 impl Dense {
     pub(super) fn spec(self, config: &Config) -> Result<DecoderSpec, LoadError> {
-        if self.heads % self.kv_heads != 0 {
+        if !self.heads.is_multiple_of(self.kv_heads) {
             return Err(LoadError::Config(format!(
                 "{} heads do not share {} KV heads evenly",
                 self.heads, self.kv_heads

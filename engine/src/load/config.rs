@@ -13,6 +13,9 @@ const MAX_JSON: u64 = 64 << 20;
 /// Larger sizes are a mistake, and their products would not fit.
 const MAX_SIZE: u64 = 1 << 28;
 
+/// `rope_theta` and the scaling entry.
+pub type RopeFields<'a> = (Option<f64>, Option<&'a Map<String, Value>>);
+
 /// The fields of `config.json`. Null counts as absent.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -110,7 +113,7 @@ impl Config {
     }
 
     /// RoPE base and scaling: `rope_theta` and `rope_scaling`, or both inside `rope_parameters` (transformers 5).
-    pub fn rope(&self) -> Result<(Option<f64>, Option<&Map<String, Value>>)> {
+    pub fn rope(&self) -> Result<RopeFields<'_>> {
         let nested = self.object("rope_parameters");
         let theta = match self.f64_opt("rope_theta")? {
             Some(theta) => Some(theta),
@@ -170,7 +173,7 @@ fn tag_floats(text: &str) -> String {
     let (mut quoted, mut escaped) = (false, false);
     while let Some(c) = rest.chars().next() {
         if !quoted && let Some(word) = ["-Infinity", "Infinity", "NaN"].into_iter().find(|word| rest.starts_with(word)) {
-            out.push_str(&format!("{{\"__float__\":\"{word}\"}}"));
+            out.extend(["{\"__float__\":\"", word, "\"}"]);
             rest = &rest[word.len()..];
             continue;
         }
@@ -185,6 +188,7 @@ fn tag_floats(text: &str) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

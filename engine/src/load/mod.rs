@@ -8,7 +8,7 @@ mod shards;
 mod trust;
 mod weights;
 
-pub use config::{Config, float, read_json};
+pub use config::{Config, RopeFields, float, read_json};
 pub use error::LoadError;
 pub use quant::{Mode, Packing, Quantization};
 pub use shards::{Shard, TensorInfo};

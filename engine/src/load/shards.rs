@@ -239,4 +239,5 @@ fn stays_inside(path: &Path, root: &Path) -> Result<()> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;
