@@ -76,12 +76,15 @@ macro_rules! eight {
             #[inline(always)]
             unsafe fn spread(p: *const f32, run: usize, c: usize) -> __m256 {
                 match run {
-                    2 => _mm256_permutevar_ps(_mm256_broadcast_ps(&*p.add(c * 4).cast()), _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3)),
+                    2 => {
+                        let four = _mm_loadu_ps(p.add(c * 4));
+                        _mm256_permutevar_ps(_mm256_set_m128(four, four), _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3))
+                    }
                     4 => {
-                        let pair = _mm256_castpd_ps(_mm256_broadcast_sd(&*p.add(c * 2).cast()));
+                        let pair = _mm256_castpd_ps(_mm256_set1_pd(p.add(c * 2).cast::<f64>().read_unaligned()));
                         _mm256_permutevar_ps(pair, _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1))
                     }
-                    _ => _mm256_broadcast_ss(&*p.add(c * 8 / run)),
+                    _ => _mm256_set1_ps(*p.add(c * 8 / run)),
                 }
             }
             #[inline(always)]
