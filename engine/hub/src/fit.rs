@@ -61,77 +61,113 @@ impl Model {
 
     /// Bytes of cache for `context` tokens of one conversation.
     pub fn kv(&self, context: u64) -> u64 {
-        let windowed = self.window.map_or(0, |(bytes, window)| bytes * context.min(window));
-        context * (self.kv_per_token.unwrap_or(0) + self.drafter_kv_per_token) + windowed + self.recurrent
+        let windowed = self.window.map_or(0, |(bytes, window)| bytes.saturating_mul(context.min(window)));
+        let row = self.kv_per_token.unwrap_or(0).saturating_add(self.drafter_kv_per_token);
+        context.saturating_mul(row).saturating_add(windowed).saturating_add(self.recurrent)
     }
 }
 
 /// KV cache bytes per token of context of the layers whose cache grows; none where the config does not tell.
 pub fn kv_per_token(config: &Value, kv_bits: u32) -> Option<u64> {
-    [&config["text_config"], config].iter().find_map(|c| {
-        let uint = |key: &str| c[key].as_u64().filter(|n| *n > 0);
-        let (layers, heads) = (uint("num_hidden_layers")?, uint("num_attention_heads")?);
-        let element = if kv_bits >= 16 { 2.0 } else { (f64::from(kv_bits) + 0.5) / 8.0 };
+    let element = if kv_bits >= 16 { 2.0 } else { (f64::from(kv_bits) + 0.5) / 8.0 };
+    [&config["text_config"], config]
+        .iter()
+        .find_map(|c| Some((Dims::read(c)?.growing_row() * element) as u64))
+}
+
+/// A config's dimensions as floats: a hostile one then saturates instead of overflowing.
+struct Dims<'a> {
+    config: &'a Value,
+    layers: f64,
+    kv_heads: f64,
+    head_dim: f64,
+}
+
+impl<'a> Dims<'a> {
+    fn read(config: &'a Value) -> Option<Self> {
+        let dims = |key: &str| number(config, key);
+        let (layers, heads) = (dims("num_hidden_layers")?, dims("num_attention_heads")?);
+        Some(Self {
+            config,
+            layers,
+            kv_heads: dims("num_key_value_heads").unwrap_or(heads),
+            head_dim: dims("head_dim")
+                .or_else(|| dims("hidden_size").map(|hidden| (hidden / heads).floor()))
+                .filter(|n| *n > 0.0)?,
+        })
+    }
+
+    /// Elements that one more token adds to the cache.
+    fn growing_row(&self) -> f64 {
+        let dims = |key: &str| number(self.config, key);
         // Latent attention keeps one compressed row per layer.
-        if let Some(rank) = uint("kv_lora_rank") {
-            return Some((rank + uint("qk_rope_head_dim").unwrap_or(0)) * 2 * layers);
+        if let Some(rank) = dims("kv_lora_rank") {
+            return (rank + dims("qk_rope_head_dim").unwrap_or(0.0)) * self.layers;
         }
-        let kv_heads = uint("num_key_value_heads").unwrap_or(heads);
-        let head_dim = uint("head_dim")
-            .or_else(|| uint("hidden_size").map(|h| h / heads))
-            .filter(|n| *n > 0)?;
-        let loops = c["loop_loss_weights"]
+        // Layers that are run several times keep a cache for each time.
+        let loops = self.config["loop_loss_weights"]
             .as_array()
             .filter(|list| !list.is_empty())
-            .map(|list| list.len() as u64 + 1);
-        let loops = loops.or_else(|| uint("num_loops")).unwrap_or(1);
-        Some((growing_layers(c, layers) as f64 * (loops * kv_heads * head_dim * 2) as f64 * element) as u64)
-    })
+            .map(|list| list.len() as f64 + 1.0)
+            .or_else(|| dims("num_loops"))
+            .unwrap_or(1.0);
+        // Gemma 4 has other heads in its full-attention layers.
+        let kv_heads = dims("num_global_key_value_heads").unwrap_or(self.kv_heads);
+        let head_dim = dims("global_head_dim").unwrap_or(self.head_dim);
+        self.layers_of(&["full_attention", "attention"]) * loops * kv_heads * head_dim * 2.0
+    }
+
+    /// How many layers with a cache of their own are of these kinds, for attention kinds that grow.
+    fn layers_of(&self, kinds: &[&str]) -> f64 {
+        let list = self.config["layer_types"]
+            .as_array()
+            .or_else(|| self.config["layers_block_type"].as_array());
+        if let Some(list) = list {
+            // The last layers may reuse the keys and values of earlier ones.
+            let shared = self.config["num_kv_shared_layers"].as_u64().unwrap_or(0) as usize;
+            let own = &list[..list.len().saturating_sub(shared)];
+            return own.iter().filter_map(Value::as_str).filter(|kind| kinds.contains(kind)).count() as f64;
+        }
+        if !kinds.contains(&"full_attention") {
+            return 0.0;
+        }
+        if let Some(pattern) = self.config["hybrid_override_pattern"].as_str() {
+            return pattern.matches('*').count() as f64;
+        }
+        (self.layers / number(self.config, "full_attention_interval").unwrap_or(1.0)).floor()
+    }
 }
 
-fn layer_types(config: &Value) -> Option<Vec<&str>> {
-    let list = config["layer_types"]
-        .as_array()
-        .or_else(|| config["layers_block_type"].as_array())?;
-    Some(list.iter().filter_map(Value::as_str).collect())
-}
-
-fn growing_layers(config: &Value, layers: u64) -> u64 {
-    if let Some(types) = layer_types(config) {
-        return types.iter().filter(|kind| matches!(**kind, "full_attention" | "attention")).count() as u64;
-    }
-    if let Some(pattern) = config["hybrid_override_pattern"].as_str() {
-        return pattern.matches('*').count() as u64;
-    }
-    layers / config["full_attention_interval"].as_u64().unwrap_or(1).max(1)
+fn number(config: &Value, key: &str) -> Option<f64> {
+    config[key].as_u64().filter(|n| *n > 0).map(|n| n as f64)
 }
 
 fn window(config: &Value) -> Option<(u64, u64)> {
     let window = config["sliding_window"].as_u64().filter(|n| *n > 0)?;
-    let layers = layer_types(config)?.iter().filter(|kind| **kind == "sliding_attention").count() as u64;
-    let heads = config["num_attention_heads"].as_u64()?;
-    let kv_heads = config["num_key_value_heads"].as_u64().unwrap_or(heads);
-    let head_dim = config["head_dim"]
-        .as_u64()
-        .or_else(|| Some(config["hidden_size"].as_u64()? / heads.max(1)))?;
-    (layers > 0).then_some((layers * kv_heads * head_dim * 4, window))
+    let dims = Dims::read(config)?;
+    let layers = dims.layers_of(&["sliding_attention"]);
+    (layers > 0.0).then_some(((layers * dims.kv_heads * dims.head_dim * 4.0) as u64, window))
 }
 
-/// Gated delta-net state: f32 matrices and the convolution's last inputs.
+/// State that does not grow: gated delta-net, Mamba 2 and short convolutions.
 fn recurrent(config: &Value) -> u64 {
-    let uint = |key: &str| config[key].as_u64().unwrap_or(0);
-    let (layers, values, keys) = (
-        uint("num_hidden_layers"),
-        uint("linear_num_value_heads"),
-        uint("linear_num_key_heads"),
+    let Some(dims) = Dims::read(config) else { return 0 };
+    let get = |key: &str| number(config, key).unwrap_or(0.0);
+    let (values, keys) = (get("linear_num_value_heads"), get("linear_num_key_heads"));
+    let (key_dim, value_dim) = (get("linear_key_head_dim"), get("linear_value_head_dim"));
+    let tail = (get("linear_conv_kernel_dim") - 1.0).max(0.0) * (2.0 * keys * key_dim + values * value_dim) * 2.0;
+    let delta_net = if values > 0.0 {
+        (dims.layers - dims.layers_of(&["full_attention", "attention"])) * (values * key_dim * value_dim * 4.0 + tail)
+    } else {
+        0.0
+    };
+    let mamba_layers = config["hybrid_override_pattern"].as_str().map_or_else(
+        || dims.layers_of(&["mamba", "linear_attention"]),
+        |pattern| pattern.matches('M').count() as f64,
     );
-    if values == 0 {
-        return 0;
-    }
-    let linear = layers.saturating_sub(growing_layers(config, layers));
-    let (key_dim, value_dim) = (uint("linear_key_head_dim"), uint("linear_value_head_dim"));
-    let tail = uint("linear_conv_kernel_dim").saturating_sub(1) * (2 * keys * key_dim + values * value_dim) * 2;
-    linear * (values * key_dim * value_dim * 4 + tail)
+    let mamba = mamba_layers * get("mamba_num_heads") * get("mamba_head_dim") * get("ssm_state_size") * 4.0;
+    let short = dims.layers_of(&["conv"]) * (get("conv_L_cache") - 1.0).max(0.0) * get("hidden_size") * 2.0;
+    (delta_net + mamba + short) as u64
 }
 
 /// The machine, as far as memory is concerned.
@@ -217,7 +253,11 @@ pub struct Fit {
 pub fn judge(model: &Model, machine: &Machine, context: u64) -> Fit {
     let context = model.max_context.map_or(context, |max| context.min(max));
     let items = |context: u64| {
-        let transient = (PREFILL_CHUNK * model.intermediate * 2 * 3).max(GB * 2 / 5) + GB * 3 / 10;
+        let transient = model
+            .intermediate
+            .saturating_mul(PREFILL_CHUNK * 2 * 3)
+            .max(GB * 2 / 5)
+            .saturating_add(GB * 3 / 10);
         [
             ("weights", model.weight_bytes),
             ("drafter", model.drafter_bytes),
@@ -228,15 +268,15 @@ pub fn judge(model: &Model, machine: &Machine, context: u64) -> Fit {
         ]
         .map(|(label, bytes)| Item { label, bytes })
     };
-    let peak = |context| items(context).iter().map(|item| item.bytes).sum::<u64>();
+    let peak = |context| items(context).iter().fold(0_u64, |sum, item| sum.saturating_add(item.bytes));
     let budget = machine.budget();
     let (now, nine_tenths) = (peak(context), budget / 10 * 9);
 
-    let per_token = model.kv_per_token.unwrap_or(0) + model.drafter_kv_per_token;
+    let per_token = model.kv_per_token.unwrap_or(0).saturating_add(model.drafter_kv_per_token);
     let longest = if peak(0) > nine_tenths {
         0
     } else {
-        let fixed = peak(0) + model.kv(TYPICAL) - model.recurrent;
+        let fixed = peak(0).saturating_add(model.kv(TYPICAL) - model.recurrent);
         match nine_tenths.saturating_sub(fixed).checked_div(per_token) {
             Some(tokens) => (tokens / LEAST * LEAST).min(model.max_context.unwrap_or(u64::MAX)),
             None => model.max_context.unwrap_or(context),
@@ -364,12 +404,42 @@ mod tests {
             }
         }
         assert_eq!(kv_per_token(&json!({"model_type": "x"}), 16), None);
+        assert_eq!(kv_per_token(&Value::Null, 16), None);
         let listed = json!({"num_hidden_layers": 4, "num_attention_heads": 4, "hidden_size": 64, "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"], "sliding_window": 512});
         assert_eq!(kv_per_token(&listed, 16), Some(2 * 4 * 16 * 2 * 2));
         let model = Model::from_config(&listed, 0, 16);
         assert_eq!(model.kv(10_000), 10_000 * 512 + 512 * 2 * 4 * 16 * 4);
         let lightning = json!({"num_hidden_layers": 8, "num_attention_heads": 4, "head_dim": 16, "hybrid_override_pattern": "M*E-M*ME"});
         assert_eq!(kv_per_token(&lightning, 16), Some(2 * 4 * 16 * 4));
+    }
+
+    #[test]
+    fn unusual_layers() {
+        let gemma = json!({"num_hidden_layers": 6, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 32, "global_head_dim": 64, "num_global_key_value_heads": 1, "num_kv_shared_layers": 2, "sliding_window": 100,
+            "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"]});
+        let model = Model::from_config(&gemma, 0, 16);
+        assert_eq!((model.kv_per_token, model.window), (Some(64 * 2 * 2), Some((3 * 4 * 32 * 4, 100))));
+        let looped = json!({"num_hidden_layers": 22, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64, "num_loops": 2});
+        assert_eq!(kv_per_token(&looped, 16), Some(2 * 22 * 2 * 64 * 4));
+        let latent =
+            json!({"num_hidden_layers": 10, "num_attention_heads": 8, "hidden_size": 512, "kv_lora_rank": 512, "qk_rope_head_dim": 64});
+        assert_eq!(kv_per_token(&latent, 16), Some(10 * 576 * 2));
+        let hybrid = json!({"num_hidden_layers": 8, "num_attention_heads": 4, "head_dim": 16, "full_attention_interval": 4, "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 32, "linear_value_head_dim": 32, "linear_conv_kernel_dim": 4});
+        assert_eq!(
+            Model::from_config(&hybrid, 0, 16).recurrent,
+            6 * (4 * 32 * 32 * 4 + 3 * (2 * 2 * 32 + 4 * 32) * 2)
+        );
+        // Numbers that no model has saturate instead of overflowing.
+        let absurd = json!({"num_hidden_layers": u64::MAX, "num_attention_heads": 1, "head_dim": u64::MAX, "intermediate_size": u64::MAX, "sliding_window": u64::MAX});
+        let machine = Machine {
+            ram: 16 * GIB,
+            working_set: None,
+            available: None,
+        };
+        assert_eq!(
+            judge(&Model::from_config(&absurd, u64::MAX, 16), &machine, u64::MAX).verdict,
+            Verdict::TooBig
+        );
     }
 
     /// 131 072 tokens at the measured growth of a 27B hybrid with its drafter are about 11 GB.

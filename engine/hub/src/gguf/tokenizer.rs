@@ -35,7 +35,7 @@ impl Splitter {
     fn from_name(name: &str) -> Option<Self> {
         match name {
             "gpt-2" => Some(Self::Gpt2),
-            "smollm" | "starcoder" | "refact" | "command-r" => Some(Self::Digits),
+            "smollm" | "starcoder" | "refact" => Some(Self::Digits),
             "qwen2" | "deepseek-r1-qwen" => Some(Self::Qwen2),
             "llama-bpe" | "llama3" | "llama-v3" => Some(Self::Llama3),
             _ => None,
