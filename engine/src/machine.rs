@@ -109,7 +109,7 @@ pub struct PressureWatch {
 /// Time between looks.
 pub const LOOK_EVERY: Duration = Duration::from_secs(3);
 /// The same level calls for action again only after this long.
-const REARM: Duration = Duration::from_secs(120);
+const REARM: Duration = Duration::from_mins(2);
 
 impl Default for PressureWatch {
     fn default() -> Self {

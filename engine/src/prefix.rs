@@ -52,7 +52,7 @@ impl PrefixStore {
             .iter()
             .enumerate()
             .map(|(index, slot)| (index, common_prefix(&slot.tokens, prompt).min(most)))
-            .filter(|&(index, reuse)| reuse >= MIN_REUSE && !self.too_costly(&self.slots[index], reuse))
+            .filter(|&(index, reuse)| reuse >= MIN_REUSE && !Self::too_costly(&self.slots[index], reuse))
             .max_by_key(|&(index, reuse)| (reuse, self.slots[index].used))?;
         let mut slot = self.slots.swap_remove(index);
         // A window that has moved on cannot be cut: the slot is of no use to this prompt, nor likely to a later one.
@@ -64,7 +64,7 @@ impl PrefixStore {
     }
 
     /// A short shared beginning (a system prompt) is not worth destroying a long conversation for.
-    fn too_costly(&self, slot: &Slot, reuse: usize) -> bool {
+    fn too_costly(slot: &Slot, reuse: usize) -> bool {
         let long = slot.tokens.len();
         long >= SMALL && long >= SMALL_SHARE * reuse && reuse < SMALL
     }
@@ -137,6 +137,7 @@ fn common_prefix(a: &[u32], b: &[u32]) -> usize {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use mlx_rs::Array;

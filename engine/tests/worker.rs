@@ -14,7 +14,7 @@ use std::{
     sync::atomic::Ordering::SeqCst,
     time::{Duration, Instant},
 };
-use toy::{VOCAB, bench, bench_with, load, options, prompt, read, request, request_load, sampled};
+use toy::{VOCAB, bench, bench_with, load, options, prompt, raw_logits, read, request, request_load, sampled};
 
 #[test]
 fn a_generation_has_exactly_max_tokens_and_says_so() {
@@ -278,7 +278,7 @@ fn penalties_follow_a_plain_reference() {
     let mut fed = ids.clone();
     let mut counts = vec![0_u32; VOCAB];
     for &expected in penalised.ids() {
-        let logits = bench.raw_logits(&fed);
+        let logits = raw_logits(&fed);
         let best = (0..VOCAB as u32)
             .map(|id| {
                 let mut value = logits[id as usize];
@@ -313,7 +313,7 @@ fn logprobs_report_the_raw_row_for_chosen_and_best() {
     });
     let mut fed = ids;
     for token in &answer.tokens {
-        let logits = bench.raw_logits(&fed);
+        let logits = raw_logits(&fed);
         let norm = logits.iter().map(|l| f64::from(*l).exp()).sum::<f64>().ln();
         let expect = f64::from(logits[token.id as usize]) - norm;
         assert!((f64::from(token.logprob.unwrap()) - expect).abs() < 1e-4);

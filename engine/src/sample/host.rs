@@ -4,7 +4,7 @@
 
 use super::shape::{Distribution, Shape};
 use mlx_rs::{Array, Dtype, Stream, error::Exception};
-use std::{panic::catch_unwind, slice};
+use std::{ffi::c_char, panic::catch_unwind, slice};
 
 /// Draws at `u` from one row of logits: `[.., V]` f32 in, `[1, 1]` u32 out.
 ///
@@ -27,29 +27,31 @@ pub fn draw(logits: &Array, shape: &Shape, u: f64) -> Result<Array, Exception> {
         i64::from(shape.top_p.to_bits()),
         i64::from(shape.top_k),
         i64::from(shape.min_p.to_bits()),
-        0,
-        0,
-        0,
     ];
     let inputs = [row.as_ptr()];
     let dims = [1, 1];
+    let output = mlx_sys::mlx_host_output {
+        shape: dims.as_ptr(),
+        ndim: dims.len(),
+        dtype: Dtype::Uint32 as _,
+        donor: -1,
+    };
     let stream = Stream::thread_local_or_default();
-    // SAFETY: `inputs`, `dims` and `params` outlive the call, which copies them; `params` has the eight values the
-    // header asks for; `kernel` has the declared signature and does not unwind; the new array is owned by `out`
-    // from the moment it exists.
+    // SAFETY: `inputs`, `dims`, `output` and `params` outlive the call, which copies them; `kernel` has the declared
+    // signature and does not unwind; name and kernel are static; the new array is owned by `out` from the moment it
+    // exists.
     unsafe {
         let mut out = mlx_sys::mlx_array_new();
         let status = mlx_sys::mlx_host_op(
             &raw mut out,
+            &raw const output,
+            1,
             inputs.as_ptr(),
             inputs.len(),
-            dims.as_ptr(),
-            dims.len(),
-            Dtype::Uint32.into(),
             Some(kernel),
             params.as_ptr(),
+            params.len(),
             c"Sample".as_ptr(),
-            -1,
             stream.as_ptr(),
         );
         let out = Array::from_ptr(out);
@@ -64,14 +66,18 @@ pub fn draw(logits: &Array, shape: &Shape, u: f64) -> Result<Array, Exception> {
 #[allow(unsafe_code)]
 unsafe extern "C" fn kernel(
     inputs: *const mlx_sys::mlx_host_view,
-    _count: usize,
-    output: *const mlx_sys::mlx_host_view,
+    _input_count: usize,
+    outputs: *const mlx_sys::mlx_host_view,
+    _output_count: usize,
     params: *const i64,
+    count: usize,
+    error: *mut c_char,
+    error_size: usize,
 ) -> i32 {
-    let outcome = catch_unwind(|| {
-        // SAFETY: MLX calls this with the one input, the output and the eight parameters that `draw` gave; the input
-        // is one dimension of f32 with any stride, the output one u32, and both are alive during the call.
-        let (row, out, params) = unsafe { (&*inputs, &*output, slice::from_raw_parts(params, 8)) };
+    let outcome = catch_unwind(|| -> Result<(), &'static str> {
+        // SAFETY: MLX calls this with the one input, the one output and the parameters that `draw` gave; the input is
+        // one dimension of f32 with any stride, the output one u32, and all are alive during the call.
+        let (row, out, params) = unsafe { (&*inputs, &*outputs, slice::from_raw_parts(params, count)) };
         let (n, stride) = (row.shape[0] as usize, row.strides[0] as usize);
         let logits: &[f32];
         let gathered: Vec<f32>;
@@ -89,13 +95,23 @@ unsafe extern "C" fn kernel(
             top_k: params[3] as u32,
             min_p: f32::from_bits(params[4] as u32),
         };
-        let Some(distribution) = Distribution::of_logits(logits, &shape) else {
-            return 1;
-        };
-        let token = distribution.draw(f64::from_bits(params[0] as u64));
+        let distribution = Distribution::of_logits(logits, &shape).ok_or("the logits are not numbers, so no token can be drawn")?;
         // SAFETY: as above.
-        unsafe { *out.data.cast::<u32>() = token };
-        0
+        unsafe { *out.data.cast::<u32>() = distribution.draw(f64::from_bits(params[0] as u64)) };
+        Ok(())
     });
-    outcome.unwrap_or(2)
+    let text = match outcome {
+        Ok(Ok(())) => return 0,
+        Ok(Err(text)) => text,
+        Err(_) => "sampling panicked",
+    };
+    let n = text.len().min(error_size.saturating_sub(1));
+    if error_size > 0 {
+        // SAFETY: `error` has room for `error_size` bytes, of which this writes `n + 1`.
+        unsafe {
+            error.copy_from_nonoverlapping(text.as_ptr().cast(), n);
+            *error.add(n) = 0;
+        }
+    }
+    1
 }

@@ -120,13 +120,12 @@ impl Decoding<'_, '_> {
                 return Ok(End::Gone);
             }
             self.sampler.observe(id);
-            drawn = match ahead.take() {
-                Some(next) => next,
-                None => {
-                    let next = timed(&mut decoded.graph, || self.sequence.step(&drawn, self.sampler)).map_err(compute)?;
-                    self.sequence.was_fed(id);
-                    next
-                }
+            drawn = if let Some(next) = ahead.take() {
+                next
+            } else {
+                let next = timed(&mut decoded.graph, || self.sequence.step(&drawn, self.sampler)).map_err(compute)?;
+                self.sequence.was_fed(id);
+                next
             };
             if pipelined && decoded.ids.len() + 1 < self.budget {
                 ahead = Some(timed(&mut decoded.graph, || self.sequence.step(&drawn, self.sampler)).map_err(compute)?);

@@ -13,6 +13,7 @@ use tokio::{
 };
 
 /// One thing to do, in order of arrival.
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum Job {
     Generate(GenerateCommand),
     Load(LoadCommand),

@@ -39,9 +39,9 @@ use std::{
 };
 
 /// Prompt tokens computed between two looks at the commands. Attention on a GPU wants them long; a CPU takes seconds
-/// for a thousand, which is how long a cancel would wait.
+/// for a thousand, which is how long a cancel would wait, and gains nothing from more than this.
 const CHUNK_DEVICE: usize = 2048;
-const CHUNK_HOST: usize = 512;
+const CHUNK_HOST: usize = 256;
 
 /// The loaded model and what has been computed with it.
 struct Model {

@@ -452,17 +452,17 @@ pub fn read(mut generation: Generation) -> Answer {
     answer
 }
 
+/// The logits after these tokens, computed apart from the engine: a toy of the same weights.
+pub fn raw_logits(ids: &[u32]) -> Vec<f32> {
+    let toy = Toy::new(Arc::default(), 4096, 4, "toy".len() as u64).unwrap();
+    let tokens = Array::from_slice(ids, &[1, ids.len() as i32]);
+    let output = toy.forward(&Rows::chain(&tokens, Logits::Last), &mut States::default()).unwrap();
+    output.logits.unwrap().to_vec_exact::<f32>().unwrap()
+}
+
 impl Bench {
     pub fn ask(&self, request: Request) -> Answer {
         read(self.engine.submit(request).unwrap())
-    }
-
-    /// The logits after these tokens, computed apart from the engine: a toy of the same weights.
-    pub fn raw_logits(&self, ids: &[u32]) -> Vec<f32> {
-        let toy = Toy::new(Arc::default(), 4096, 4, "toy".len() as u64).unwrap();
-        let tokens = Array::from_slice(ids, &[1, ids.len() as i32]);
-        let output = toy.forward(&Rows::chain(&tokens, Logits::Last), &mut States::default()).unwrap();
-        output.logits.unwrap().to_vec_exact::<f32>().unwrap()
     }
 
     /// Waits until the snapshot satisfies this.
