@@ -36,23 +36,25 @@ impl Default for GalleryState {
     }
 }
 
+type Column = fn(&mut Ui, &mut GalleryState);
+
 /// The page, 1280 × 800 points.
 pub fn gallery(ui: &mut Ui, state: &mut GalleryState) {
     let theme = Theme::of(ui);
     let page = ui.max_rect();
     ui.painter().rect_filled(page, 0, theme.base);
     ui.spacing_mut().item_spacing = vec2(8.0, 8.0);
-    let columns: [(f32, fn(&mut Ui, &mut GalleryState)); 3] = [(32.0, controls), (444.0, surfaces), (856.0, samples)];
+    let columns: [(f32, Column); 3] = [(32.0, controls), (444.0, surfaces), (856.0, samples)];
     for (x, add) in columns {
         let width = if x > 800.0 { (page.width() - x - 32.0).max(372.0) } else { 372.0 };
         let rect = Rect::from_min_size(page.min + vec2(x, 26.0), vec2(width, page.height() - 26.0));
         ui.scope_builder(UiBuilder::new().max_rect(rect).layout(Layout::top_down(egui::Align::Min)), |ui| {
-            add(ui, state)
+            add(ui, state);
         });
     }
 }
 
-fn section<R>(ui: &mut Ui, title: &str, add: impl FnOnce(&mut Ui) -> R) -> R {
+pub(crate) fn section<R>(ui: &mut Ui, title: &str, add: impl FnOnce(&mut Ui) -> R) -> R {
     let theme = Theme::of(ui);
     ui.spacing_mut().item_spacing.y = 0.0;
     ui.label(Type::SMALL_STRONG.with_line(16.0).rich(title, theme.t3));

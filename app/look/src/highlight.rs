@@ -241,7 +241,9 @@ fn language(name: &str) -> Option<Language> {
     Some(match name.to_ascii_lowercase().as_str() {
         // A lone ' in Rust is a lifetime far more often than a character.
         "rust" | "rs" => of(RUST, SLASH, STAR, &['"']),
-        "python" | "py" | "python3" => of(PYTHON, HASH, None, C_QUOTES),
+        "python" | "py" | "python3" | "ruby" | "rb" | "perl" | "r" | "julia" | "elixir" | "makefile" | "dockerfile" => {
+            of(PYTHON, HASH, None, C_QUOTES)
+        }
         "javascript" | "js" | "jsx" | "typescript" | "ts" | "tsx" => of(SCRIPT, SLASH, STAR, &['"', '\'', '`']),
         "c" | "h" | "cpp" | "c++" | "cc" | "cs" | "csharp" | "java" | "kotlin" | "kt" | "swift" | "go" | "golang" | "objc" | "dart"
         | "scala" | "zig" | "php" | "metal" | "cuda" => of(C_LIKE, SLASH, STAR, C_QUOTES),
@@ -254,7 +256,6 @@ fn language(name: &str) -> Option<Language> {
         "yaml" | "yml" | "toml" | "ini" => of(DATA, HASH, None, C_QUOTES),
         "css" | "scss" => of(&[], SLASH, STAR, C_QUOTES),
         "html" | "xml" | "svg" => of(&[], &[], Some(("<!--", "-->")), &['"']),
-        "ruby" | "rb" | "perl" | "r" | "julia" | "elixir" | "makefile" | "dockerfile" => of(PYTHON, HASH, None, C_QUOTES),
         _ => return None,
     })
 }

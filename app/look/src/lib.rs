@@ -33,10 +33,12 @@
 pub mod components;
 pub mod fonts;
 pub mod gallery;
+pub mod gallery_more;
 pub mod highlight;
 pub mod icon;
 pub mod motion;
 pub mod paint;
+pub mod plot;
 pub mod space;
 pub mod style;
 pub mod theme;

@@ -158,6 +158,8 @@ fn visuals(style: &mut Style, theme: &Theme) {
     visuals.slider_trailing_fill = true;
     visuals.handle_shape = HandleShape::Circle;
     visuals.interact_cursor = None;
+    // Components have their own disabled colours; fading them again would leave nothing to read.
+    visuals.disabled_alpha = 1.0;
     visuals.widgets = Widgets {
         noninteractive: widget(theme.panel, theme.line, theme.t1),
         inactive: widget(theme.raised, theme.line2, theme.t1),

@@ -115,11 +115,13 @@ impl Type {
     /// Command and path strips.
     pub const CODE_SMALL: Self = style(Family::Mono, 12.0, 18.0, SNUG);
 
+    #[must_use]
     pub const fn with_family(mut self, family: Family) -> Self {
         self.family = family;
         self
     }
 
+    #[must_use]
     pub const fn with_line(mut self, line: f32) -> Self {
         self.line = line;
         self

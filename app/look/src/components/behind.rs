@@ -24,7 +24,12 @@ pub enum Behind {
 /// Mono text that sits on the prose's baseline.
 pub fn inline_code_format(theme: &Theme, prose: Type) -> egui::text::TextFormat {
     let size = prose.size - 1.5;
-    Type { size, line: prose.line, ..Type::CODE }.format(theme.t1)
+    Type {
+        size,
+        line: prose.line,
+        ..Type::CODE
+    }
+    .format(theme.t1)
 }
 
 /// Paint the marks of `runs` (ranges of characters) of a galley that will be drawn at `origin`. Call it first.
@@ -35,7 +40,11 @@ pub fn paint_behind(ui: &Ui, origin: Pos2, galley: &Galley, runs: &[(Range<usize
         let count = row.glyphs.len();
         for (range, behind) in runs {
             let from = range.start.max(first);
-            let to = range.end.min(first + count);
+            let mut to = range.end.min(first + count);
+            // The space at which a line broke is not marked.
+            if to < range.end && to > from && row.glyphs[to - first - 1].chr == ' ' {
+                to -= 1;
+            }
             if from >= to {
                 continue;
             }
@@ -43,10 +52,7 @@ pub fn paint_behind(ui: &Ui, origin: Pos2, galley: &Galley, runs: &[(Range<usize
             let end = row.glyphs[to - first - 1];
             let x = Rangef::new(start.pos.x, end.pos.x + end.advance_width);
             let at = origin + row.pos.to_vec2();
-            let span = Rect::from_x_y_ranges(
-                Rangef::new(at.x + x.min, at.x + x.max),
-                Rangef::new(at.y, at.y + row.size.y),
-            );
+            let span = Rect::from_x_y_ranges(Rangef::new(at.x + x.min, at.x + x.max), Rangef::new(at.y, at.y + row.size.y));
             mark(ui, theme, span, *behind, (from == range.start, to == range.end));
         }
         first += count + usize::from(row.ends_with_newline);
@@ -77,7 +83,7 @@ fn mark(ui: &Ui, theme: &Theme, span: Rect, behind: Behind, ends: (bool, bool)) 
             painter.rect_filled(tint, round(3), series.lookup_tint);
         }
         Behind::Corrected => {
-            let y = span.center().y + 9.0;
+            let y = (span.center().y + 9.0).round();
             let line = Rect::from_min_max(pos2(span.left(), y), pos2(span.right(), y + 1.5));
             painter.rect_filled(line, 0, series.rejected);
         }

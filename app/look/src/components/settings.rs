@@ -64,30 +64,28 @@ impl<'a> SettingsRow<'a> {
     pub fn show<R>(self, ui: &mut Ui, control: impl FnOnce(&mut Ui) -> R) -> R {
         let theme = Theme::of(ui);
         let first = ui.min_rect().height() < 1.0;
-        let top = ui.cursor().top();
-        let left = ui.max_rect().left();
-        let width = ui.available_width();
         let line = if first { 0.0 } else { 1.0 };
-
-        // The controls first: they decide how much room the words have.
-        let text_height: f32 = if self.detail.is_empty() { 18.0 } else { 35.0 };
-        let chip = if self.reload && !self.detail.is_empty() { 2.0 } else { 0.0 };
-        let least = (text_height + 14.0 + chip + line).max(48.0);
-        let row = Rect::from_min_size(pos2(left, top), vec2(width, least));
-        let inner = Rect::from_min_max(row.min + vec2(16.0, line), row.max - vec2(16.0, 0.0));
-        let (controls, result) = paint::over_right(ui, inner, |ui| {
-            ui.spacing_mut().item_spacing.x = 16.0;
-            let result = control(ui);
-            (ui.min_rect(), result)
-        });
-        let control_left = controls.left();
-        let room = (control_left - 16.0 - inner.left()).max(60.0);
+        // The words take what the control leaves; its width is known from the last pass.
+        let id = ui.scope_id().with(("settings control", self.name));
+        let width = ui.data(|d| d.get_temp::<f32>(id));
+        let room = (ui.available_width() - 48.0 - width.unwrap_or(200.0)).max(60.0);
         let detail = (!self.detail.is_empty()).then(|| Type::SMALL.with_line(17.0).wrapped(ui, self.detail, theme.t3, room));
         let height = 18.0 + detail.as_ref().map_or(0.0, |d| d.size().y);
-        let full = (height + 14.0 + chip + line).max(least);
-        let row = Rect::from_min_size(row.min, vec2(width, full));
+        let chip = if self.reload && detail.is_some() { 2.0 } else { 0.0 };
+        let full = (height + 14.0 + chip + line).max(48.0);
+        let (row, _) = ui.allocate_exact_size(vec2(ui.available_width(), full), Sense::hover());
         if !first {
             paint::hline(ui.painter(), row.x_range(), row.top(), theme.line);
+        }
+        let inner = Rect::from_min_max(row.min + vec2(16.0, line), row.max - vec2(16.0, 0.0));
+        let (used, result) = paint::over_right(ui, inner, |ui| {
+            ui.spacing_mut().item_spacing.x = 16.0;
+            let result = control(ui);
+            (inner.right() - ui.min_rect().left(), result)
+        });
+        if width.is_none_or(|w| (w - used).abs() > 0.5) {
+            ui.data_mut(|d| d.insert_temp(id, used));
+            ui.ctx().request_discard("a settings row measured its control");
         }
         let y = row.top() + line + (full - line - height) / 2.0;
         let name = Type::BASE.with_line(18.0).ellipsis(ui, self.name, theme.t1, room);
@@ -100,7 +98,6 @@ impl<'a> SettingsRow<'a> {
         if let Some(detail) = detail {
             ui.painter().galley(pos2(inner.left(), y + 18.0), detail, theme.t3);
         }
-        ui.allocate_rect(row, Sense::hover());
         result
     }
 }

@@ -79,7 +79,7 @@ impl<'a> Slider<'a> {
         stepped.clamp(start, end.max(start))
     }
 
-    fn keys(&self, ui: &Ui, response: &Response) -> f64 {
+    fn keys(ui: &Ui, response: &Response) -> f64 {
         if !response.has_focus() {
             return 0.0;
         }
@@ -115,7 +115,7 @@ impl Widget for Slider<'_> {
             let part = f64::from((at.x - track.left()) / track.width().max(1.0)).clamp(0.0, 1.0);
             next = self.range.start() + part * (self.range.end() - self.range.start());
         }
-        next = self.settle(next + self.keys(ui, &response) * self.step);
+        next = self.settle(next + Self::keys(ui, &response) * self.step);
         if next != *self.value && (response.interact_pointer_pos().is_some() || response.has_focus()) {
             *self.value = next;
             response.mark_changed();

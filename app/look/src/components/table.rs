@@ -28,12 +28,14 @@ impl Columns {
         }
     }
 
+    #[must_use]
     pub fn gap(mut self, gap: f32) -> Self {
         self.gap = gap;
         self
     }
 
     /// Move the head's label of column `index` in by `points`, to stand over what the cells show.
+    #[must_use]
     pub fn head_inset(mut self, index: usize, points: f32) -> Self {
         if let Some(inset) = self.insets.get_mut(index) {
             *inset = points;
@@ -166,13 +168,19 @@ pub fn name_lines(ui: &mut Ui, name: &str, chips: &[(&str, super::Tone)], detail
         paint::over_down(ui, caret, |ui| row_caret(ui, open));
         left += 20.0;
     }
-    let widths: f32 = chips.iter().map(|(text, _)| Type::LABEL.galley(ui, *text, theme.t1).size().x + 22.0).sum();
+    let widths: f32 = chips
+        .iter()
+        .map(|(text, _)| Type::LABEL.galley(ui, *text, theme.t1).size().x + 22.0)
+        .sum();
     let name = Type::CONTROL.ellipsis(ui, name, theme.t1, rect.right() - left - widths);
     let mut x = left + name.size().x + 8.0;
     ui.painter().galley(pos2(left, rect.top()), name, theme.t1);
     for (text, tone) in chips {
         let place = Rect::from_min_size(pos2(x, rect.top() + 1.0), vec2(rect.right() - x, 18.0));
-        x = paint::over_down(ui, place, |ui| ui.add(super::Chip::new(text).tone(*tone).tight())).rect.right() + 8.0;
+        x = paint::over_down(ui, place, |ui| ui.add(super::Chip::new(text).tone(*tone).tight()))
+            .rect
+            .right()
+            + 8.0;
     }
     let detail = Type::SMALL.ellipsis(ui, detail, theme.t3, rect.right() - left);
     ui.painter().galley(pos2(left, rect.top() + 20.0), detail, theme.t3);

@@ -61,12 +61,14 @@ impl Toast {
     }
 
     /// The second line.
+    #[must_use]
     pub fn line(mut self, line: impl Into<String>) -> Self {
         self.line = line.into();
         self
     }
 
     /// A small button; its id comes back from [`Toasts::show`].
+    #[must_use]
     pub fn action(mut self, id: u64, words: impl Into<String>) -> Self {
         self.action = Some((id, words.into()));
         self
@@ -224,20 +226,19 @@ fn toast_card(ui: &mut Ui, toast: &Toast, width: f32, id: Id) -> Outcome {
                     ui.add(egui::Label::new(Type::NOTE.with_line(18.0).rich(&toast.line, theme.t2)).wrap());
                 }
             });
-            ui.vertical(|ui| match words {
-                Some(words) => {
+            ui.vertical(|ui| {
+                if let Some(words) = words {
                     ui.add_space(6.0);
                     if ui.add(Button::secondary(words).small()).clicked() {
                         outcome = Outcome::Action;
                     }
+                    return;
                 }
-                None => {
-                    // Optically at the card's corner; a child of its own, so that the card does not grow.
-                    let place = egui::Rect::from_min_size(pos2(top.x + width - 26.0 - 26.0, top.y - 4.0), vec2(30.0, 30.0));
-                    let mut corner = ui.new_child(egui::UiBuilder::new().max_rect(place));
-                    if corner.add(IconButton::new(Icon::X, "Close").icon_size(15.0).no_tooltip()).clicked() {
-                        outcome = Outcome::Close;
-                    }
+                // Optically at the card's corner; a child of its own, so that the card does not grow.
+                let place = egui::Rect::from_min_size(pos2(top.x + width - 26.0 - 26.0, top.y - 4.0), vec2(30.0, 30.0));
+                let close = IconButton::new(Icon::X, "Close").icon_size(15.0).no_tooltip();
+                if crate::paint::over_down(ui, place, |ui| ui.add(close)).clicked() {
+                    outcome = Outcome::Close;
                 }
             });
         });

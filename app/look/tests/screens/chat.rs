@@ -1,8 +1,8 @@
 //! `chat-dark`, `chat-light`, `chat-900x640-dark`.
 
 use dspark_look::{
-    Behind, Button, Composer, ComposerState, Density, Icon, IconButton, PillState, Prose, ReasoningHead, SendKey, Theme, Tile, Type, code_block,
-    column, highlight, reasoning, turn_tiles, user_message,
+    Behind, Button, Composer, ComposerState, Density, Icon, IconButton, PillState, Prose, ReasoningHead, SendKey, Theme, Tile, Type,
+    code_block, column, highlight, reasoning, turn_tiles, user_message,
 };
 use egui::{Rect, ScrollArea, Ui, UiBuilder, pos2};
 

@@ -1,0 +1,195 @@
+//! Plots as pictures, with the figures of the Lab mock, and their names.
+
+mod support;
+
+use dspark_look::{
+    Theme, card, card_title,
+    plot::{Bar, BarPlot, LinePlot, RibbonItem, Share, accept_ribbon, share_bar},
+};
+use egui::{Rect, Role, Ui, UiBuilder, pos2, vec2};
+use egui_kittest::kittest::Queryable;
+use support::{Shot, harness};
+
+/// Repeatable rounds: a small linear congruential sequence.
+fn rounds() -> Vec<RibbonItem> {
+    let mut seed = 7_u32;
+    let mut next = |below: u32| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (seed >> 16) % below
+    };
+    let mut items: Vec<_> = (0..150)
+        .map(|_| RibbonItem::Round {
+            accepted: next(5) as u8,
+            drafted: 4,
+            lookup: next(12) == 0,
+        })
+        .collect();
+    items.insert(60, RibbonItem::Prefill { tokens: 726 });
+    items
+}
+
+fn rates() -> Vec<Option<f32>> {
+    let wave = |i: usize| 66.0 + 9.0 * (i as f32 * 0.31).sin() + 4.0 * (i as f32 * 0.83).cos();
+    (0..160).map(|i| (!(66..71).contains(&i)).then(|| wave(i))).collect()
+}
+
+fn page(ui: &mut Ui, (): &mut ()) {
+    let theme = Theme::of(ui);
+    let series = &theme.series;
+    let at = |x: f32, y: f32, w: f32, h: f32| Rect::from_min_size(pos2(x, y), vec2(w, h));
+    let mut place = |rect: Rect, title: &str, note: &str, add: &mut dyn FnMut(&mut Ui)| {
+        ui.scope_builder(UiBuilder::new().max_rect(rect), |ui| {
+            card(ui, |ui| {
+                ui.set_min_height(rect.height() - 30.0);
+                card_title(ui, title, note);
+                ui.add_space(8.0);
+                add(ui);
+            });
+        });
+    };
+    place(
+        at(24.0, 24.0, 996.0, 198.0),
+        "Accept ribbon",
+        "one column per round, newest right",
+        &mut |ui| {
+            accept_ribbon(ui, &rounds(), 4);
+        },
+    );
+    place(
+        at(24.0, 234.0, 492.0, 330.0),
+        "Decode rate",
+        "tok/s, rolling 16 rounds",
+        &mut |ui| {
+            let plot = LinePlot {
+                label: "Decode rate",
+                unit: "tok/s",
+                values: &rates(),
+                reference: Some((27.5, "plain-decode ceiling 27.5")),
+                x_labels: &[(0.0, "10 s ago"), (0.5, "5 s"), (1.0, "now")],
+                fade: true,
+            };
+            plot.show(ui, 272.0);
+        },
+    );
+    let bar = |label, value, text, color| Bar { label, value, text, color };
+    place(at(528.0, 234.0, 240.0, 330.0), "Kept by position", "n = 512", &mut |ui| {
+        let c = series.accepted;
+        let bars = [
+            bar("d₀", 77.0, "77%", c),
+            bar("d₁", 58.0, "58%", c),
+            bar("d₂", 42.0, "42%", c),
+            bar("d₃", 29.0, "29%", c),
+        ];
+        BarPlot {
+            label: "Kept by position",
+            bars: &bars,
+            axis: false,
+            top: Some(100.0),
+            ghost: true,
+            inside: false,
+        }
+        .show(ui, 272.0);
+    });
+    place(at(780.0, 234.0, 240.0, 330.0), "Tokens per round", "rounds", &mut |ui| {
+        let c = series.accepted;
+        let bars = [
+            bar("1", 118.0, "118", series.plain),
+            bar("2", 97.0, "97", c),
+            bar("3", 82.0, "82", c),
+            bar("4", 67.0, "67", c),
+            bar("5", 148.0, "148", c),
+        ];
+        BarPlot {
+            label: "Tokens per round",
+            bars: &bars,
+            axis: false,
+            top: None,
+            ghost: false,
+            inside: false,
+        }
+        .show(ui, 272.0);
+    });
+    place(at(24.0, 576.0, 492.0, 200.0), "Predicted rate by draft cap", "tok/s", &mut |ui| {
+        let d = series.drafted;
+        let bars = [
+            bar("off", 25.9, "25.9", series.plain),
+            bar("1", 39.6, "39.6", d),
+            bar("2", 50.2, "50.2", d),
+            bar("4", 60.7, "60.7", series.accepted),
+        ];
+        BarPlot {
+            label: "Predicted rate",
+            bars: &bars,
+            axis: true,
+            top: None,
+            ghost: false,
+            inside: true,
+        }
+        .show(ui, 150.0);
+    });
+    place(at(528.0, 576.0, 492.0, 80.0), "Where tokens came from", "", &mut |ui| {
+        let share = |name, part, color| Share { name, part, color };
+        let shares = [
+            share("Drafter", 0.576, series.accepted),
+            share("Lookup", 0.097, series.lookup),
+            share("Target", 0.327, series.plain),
+        ];
+        share_bar(ui, "Where tokens came from", &shares, 440.0);
+    });
+}
+
+fn picture(shot: Shot) {
+    let mut h = harness(shot, (), page);
+    h.run_steps(3);
+    for label in [
+        "Accept ribbon, 151 rounds",
+        "Predicted rate",
+        "Where tokens came from: Drafter 57.6%, Lookup 9.7%, Target 32.7%",
+    ] {
+        h.get_by_role_and_label(Role::Figure, label);
+    }
+    h.get_by_role_and_label(Role::Label, "d₀ 77%");
+    h.snapshot(format!("plots-{}", shot.name()));
+}
+
+#[test]
+fn plots_dark() {
+    picture(Shot::DARK);
+}
+
+#[test]
+fn plots_light() {
+    picture(Shot::LIGHT);
+}
+
+#[test]
+fn plots_without_data_draw_nothing_and_do_not_fail() {
+    let mut h = harness(Shot::DARK, (), |ui, ()| {
+        accept_ribbon(ui, &[], 0);
+        let empty = LinePlot {
+            label: "Rate",
+            unit: "tok/s",
+            values: &[],
+            reference: None,
+            x_labels: &[],
+            fade: true,
+        };
+        empty.show(ui, 120.0);
+        LinePlot {
+            values: &[Some(3.0)],
+            ..empty
+        }
+        .show(ui, 120.0);
+        BarPlot {
+            label: "Bars",
+            bars: &[],
+            axis: true,
+            top: None,
+            ghost: false,
+            inside: false,
+        }
+        .show(ui, 120.0);
+        share_bar(ui, "Shares", &[], 100.0);
+    });
+    h.run_steps(2);
+}
