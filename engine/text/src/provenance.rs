@@ -13,7 +13,7 @@ use crate::{
     context::{Origin, Paint},
     template::source::{Vocabulary, rewrite_printed},
 };
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range};
 
 const DIALOGUE: u32 = 0xf_0000;
 const FOREIGN: u32 = 0x10_0000;
@@ -174,14 +174,16 @@ impl PrivateMarks {
             turns: Vec::new(),
             foreign: Vec::new(),
         };
+        let marks =
+            |tokens: &[(String, char)]| -> HashMap<char, String> { tokens.iter().map(|(token, mark)| (*mark, token.clone())).collect() };
+        let (turns, foreign) = (marks(&self.turns), marks(&self.foreign));
         for character in text.chars() {
             let start = revealed.text.len();
-            let named = |tokens: &[(String, char)]| tokens.iter().find(|(_, mark)| *mark == character).map(|(token, _)| token.clone());
-            if let Some(token) = named(&self.turns) {
-                revealed.text.push_str(&token);
+            if let Some(token) = turns.get(&character) {
+                revealed.text.push_str(token);
                 revealed.turns.push(start..revealed.text.len());
-            } else if let Some(token) = named(&self.foreign) {
-                revealed.text.push_str(&token);
+            } else if let Some(token) = foreign.get(&character) {
+                revealed.text.push_str(token);
                 revealed.foreign.push(start..revealed.text.len());
             } else {
                 revealed.text.push(character);
