@@ -1,20 +1,13 @@
 //! Gets a model: `cargo run -p dspark-hub --example fetch -- starter` or `-- owner/name`.
-//! The tests run it to kill it in mid-download; it honours the same environment as the application.
+//! It honours the same environment as the application.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line example")]
 
-use dspark_hub::{Hub, Job, Patience, block_on};
-use std::time::Duration;
+use dspark_hub::{Hub, Job, block_on};
 use tokio_util::sync::CancellationToken;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let name = std::env::args().nth(1).ok_or("usage: fetch starter | owner/name")?;
-    let mut hub = Hub::from_env();
-    if let Ok(ms) = std::env::var("FETCH_STALL_MS") {
-        hub = hub.with_patience(Patience {
-            stall: Duration::from_millis(ms.parse()?),
-            ..Patience::default()
-        });
-    }
+    let hub = Hub::from_env();
     let started = std::time::Instant::now();
     let job = Job::new(CancellationToken::new(), |progress| {
         eprintln!("{} {} {}/{}", progress.stage.label(), progress.what, progress.done, progress.total);

@@ -35,7 +35,7 @@ pub use installed::{Installed, Removed};
 pub use job::{Job, Progress, Stage};
 pub use net::{Patience, RepoFile, RepoId, RepoInfo};
 pub use places::Places;
-pub use resolve::{Lookup, Remedy, Resolved, Source, is_mlx_loadable};
+pub use resolve::{Lookup, Remedy, Resolved, Source};
 pub use starter::{Starter, StarterSource};
 
 /// Bytes for people, decimal units: `98.4 MB`.

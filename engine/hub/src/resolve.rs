@@ -1,6 +1,6 @@
 //! One answer to "where is it?", "is it installed?" and "must it be downloaded?".
 
-use crate::{Folder, FolderState, Hub, HubError, Job, Kind, Result, disk, download::RepoCache, gguf, net::RepoId, starter};
+use crate::{Folder, FolderState, Hub, HubError, Job, Kind, Result, download::RepoCache, gguf, net::RepoId, starter};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -260,16 +260,4 @@ impl Hub {
 /// A single visible path component.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
-}
-
-/// True for a folder that the loader can open: a config and at least one safetensors file.
-pub fn is_mlx_loadable(path: &Path) -> bool {
-    let has = |test: &dyn Fn(&str) -> bool| {
-        std::fs::read_dir(path)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .any(|entry| entry.file_name().to_str().is_some_and(test))
-    };
-    disk::read_json(&path.join("config.json")).is_some() && has(&|name| name.ends_with(".safetensors"))
 }
