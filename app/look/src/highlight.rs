@@ -7,7 +7,8 @@ use egui::{Color32, text::LayoutJob};
 use crate::{Theme, Type};
 
 struct Language {
-    keywords: &'static [&'static str],
+    /// Separated by spaces.
+    keywords: &'static str,
     line_comments: &'static [&'static str],
     block_comment: Option<(&'static str, &'static str)>,
     quotes: &'static [char],
@@ -19,216 +20,27 @@ const SLASH: &[&str] = &["//"];
 const HASH: &[&str] = &["#"];
 const STAR: Option<(&str, &str)> = Some(("/*", "*/"));
 
-const RUST: &[&str] = &[
-    "as", "async", "await", "break", "const", "continue", "crate", "dyn", "else", "enum", "extern", "false", "fn", "for", "if", "impl",
-    "in", "let", "loop", "match", "mod", "move", "mut", "pub", "ref", "return", "self", "Self", "static", "struct", "super", "trait",
-    "true", "type", "unsafe", "use", "where", "while",
-];
-const PYTHON: &[&str] = &[
-    "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "elif", "else", "except", "False", "finally",
-    "for", "from", "global", "if", "import", "in", "is", "lambda", "match", "None", "nonlocal", "not", "or", "pass", "raise", "return",
-    "self", "True", "try", "while", "with", "yield",
-];
-const SCRIPT: &[&str] = &[
-    "abstract",
-    "any",
-    "as",
-    "async",
-    "await",
-    "boolean",
-    "break",
-    "case",
-    "catch",
-    "class",
-    "const",
-    "continue",
-    "default",
-    "delete",
-    "do",
-    "else",
-    "enum",
-    "export",
-    "extends",
-    "false",
-    "finally",
-    "for",
-    "from",
-    "function",
-    "if",
-    "implements",
-    "import",
-    "in",
-    "instanceof",
-    "interface",
-    "let",
-    "new",
-    "null",
-    "number",
-    "of",
-    "private",
-    "protected",
-    "public",
-    "readonly",
-    "return",
-    "static",
-    "string",
-    "super",
-    "switch",
-    "this",
-    "throw",
-    "true",
-    "try",
-    "type",
-    "typeof",
-    "undefined",
-    "var",
-    "void",
-    "while",
-    "yield",
-];
-const C_LIKE: &[&str] = &[
-    "auto",
-    "bool",
-    "break",
-    "case",
-    "catch",
-    "char",
-    "class",
-    "const",
-    "constexpr",
-    "continue",
-    "default",
-    "defer",
-    "delete",
-    "do",
-    "double",
-    "else",
-    "enum",
-    "extern",
-    "extends",
-    "false",
-    "final",
-    "float",
-    "for",
-    "fun",
-    "func",
-    "go",
-    "guard",
-    "if",
-    "implements",
-    "import",
-    "in",
-    "include",
-    "init",
-    "inline",
-    "int",
-    "interface",
-    "let",
-    "long",
-    "map",
-    "namespace",
-    "new",
-    "nil",
-    "null",
-    "nullptr",
-    "override",
-    "package",
-    "private",
-    "protected",
-    "protocol",
-    "public",
-    "range",
-    "return",
-    "self",
-    "short",
-    "signed",
-    "sizeof",
-    "static",
-    "string",
-    "struct",
-    "switch",
-    "template",
-    "this",
-    "throw",
-    "throws",
-    "true",
-    "try",
-    "type",
-    "typedef",
-    "typename",
-    "union",
-    "unsigned",
-    "using",
-    "val",
-    "var",
-    "virtual",
-    "void",
-    "when",
-    "while",
-];
-const SHELL: &[&str] = &[
-    "case", "cd", "do", "done", "echo", "elif", "else", "esac", "exit", "export", "fi", "for", "function", "if", "in", "local", "return",
-    "set", "source", "sudo", "then", "while",
-];
-const SQL: &[&str] = &[
-    "all",
-    "alter",
-    "and",
-    "as",
-    "asc",
-    "begin",
-    "between",
-    "by",
-    "case",
-    "commit",
-    "create",
-    "cross",
-    "delete",
-    "desc",
-    "distinct",
-    "drop",
-    "else",
-    "end",
-    "exists",
-    "from",
-    "full",
-    "group",
-    "having",
-    "in",
-    "index",
-    "inner",
-    "insert",
-    "into",
-    "is",
-    "join",
-    "left",
-    "like",
-    "limit",
-    "not",
-    "null",
-    "offset",
-    "on",
-    "or",
-    "order",
-    "outer",
-    "over",
-    "partition",
-    "primary",
-    "right",
-    "select",
-    "set",
-    "table",
-    "then",
-    "union",
-    "update",
-    "values",
-    "view",
-    "when",
-    "where",
-    "window",
-    "with",
-];
-const DATA: &[&str] = &["true", "false", "null", "yes", "no"];
+const RUST: &str = "\
+    as async await break const continue crate dyn else enum extern false fn for if impl in let loop match mod move mut pub ref \
+    return self Self static struct super trait true type unsafe use where while";
+const PYTHON: &str = "\
+    and as assert async await break class continue def del elif else except False finally for from global if import in is lambda \
+    match None nonlocal not or pass raise return self True try while with yield";
+const SCRIPT: &str = "\
+    abstract any as async await boolean break case catch class const continue default delete do else enum export extends false \
+    finally for from function if implements import in instanceof interface let new null number of private protected public readonly \
+    return static string super switch this throw true try type typeof undefined var void while yield";
+const C_LIKE: &str = "\
+    auto bool break case catch char class const constexpr continue default defer delete do double else enum extern extends false \
+    final float for fun func go guard if implements import in include init inline int interface let long map namespace new nil null \
+    nullptr override package private protected protocol public range return self short signed sizeof static string struct switch \
+    template this throw throws true try type typedef typename union unsigned using val var virtual void when while";
+const SHELL: &str = "case cd do done echo elif else esac exit export fi for function if in local return set source sudo then while";
+const SQL: &str = "\
+    all alter and as asc begin between by case commit create cross delete desc distinct drop else end exists from full group having \
+    in index inner insert into is join left like limit not null offset on or order outer over partition primary right select set \
+    table then union update values view when where window with";
+const DATA: &str = "true false null yes no";
 
 fn language(name: &str) -> Option<Language> {
     let of = |keywords, line_comments, block_comment, quotes| Language {
@@ -254,8 +66,8 @@ fn language(name: &str) -> Option<Language> {
         },
         "json" | "jsonc" | "json5" => of(DATA, SLASH, STAR, &['"']),
         "yaml" | "yml" | "toml" | "ini" => of(DATA, HASH, None, C_QUOTES),
-        "css" | "scss" => of(&[], SLASH, STAR, C_QUOTES),
-        "html" | "xml" | "svg" => of(&[], &[], Some(("<!--", "-->")), &['"']),
+        "css" | "scss" => of("", SLASH, STAR, C_QUOTES),
+        "html" | "xml" | "svg" => of("", &[], Some(("<!--", "-->")), &['"']),
         _ => return None,
     })
 }
@@ -342,10 +154,11 @@ fn run(rest: &str, inside: impl Fn(char) -> bool) -> usize {
 }
 
 fn word(theme: &Theme, word: &str, after: &str, language: &Language) -> Color32 {
+    let mut keywords = language.keywords.split_ascii_whitespace();
     let keyword = if language.ignore_case {
-        language.keywords.iter().any(|k| k.eq_ignore_ascii_case(word))
+        keywords.any(|k| k.eq_ignore_ascii_case(word))
     } else {
-        language.keywords.contains(&word)
+        keywords.any(|k| k == word)
     };
     if keyword {
         theme.syntax.keyword

@@ -15,7 +15,9 @@
 //!
 //! Rules: colours only from [`Theme`], text only through [`Type`], widths from [`space`], layouts
 //! from [`Density`]. Every component reports role and label to AccessKit and shows the focus ring.
-//! Widgets that draw number or state take them as arguments; nothing here knows the engine.
+//! Widgets that draw a number or a state take it as an argument; nothing here knows the engine.
+//! To lay items over a rectangle that is allocated already, use [`paint::over_left`],
+//! [`paint::over_right`] or [`paint::over_down`]: egui's own `scope_builder` and `put` move the cursor.
 //!
 //! | for | use |
 //! |---|---|
@@ -26,10 +28,14 @@
 //! | tooltips | [`tip`]`(response, "Decode rate", "tokens per second …")` |
 //! | window | [`header`], [`column`], [`sidebar_background`], [`ScreenRow`] (`.rail(ui)` when narrow), [`ChatRow`], [`date_heading`], [`MemoryFoot`], [`Density`] |
 //! | chat | [`user_message`], [`reasoning`], [`code_block`] with [`highlight`](highlight::highlight), [`turn_tiles`], [`actions_row`], [`Composer`] (send and stop, IME safe), [`stream_caret`] |
-//! | lists | [`Columns`], [`table_head`], [`TableRow`], [`two_lines`], [`row_caret`], [`OptionRow`], [`list_heading`] inside [`card_flush`] |
+//! | prose | [`Prose`], or [`paint_behind`] before your own galley: inline code chips with a border, tints of accepted and lookup runs, underlined corrections |
+//! | lists | [`Columns`], [`table_head`], [`TableRow`], [`name_lines`], [`two_lines`], [`row_caret`], [`OptionRow`], [`list_heading`] inside [`card_flush`] |
 //! | cards | [`card`], [`card_title`], [`stat_row`], [`key_value`], [`progress_row`], [`ErrorCard`], [`empty_state`], [`memory_bar`], [`memory_legend`] |
 //! | settings | [`settings_group`] with [`SettingsRow`], [`subnav_row`], [`reload_bar`] |
 //! | over the window | [`Toasts`], [`palette`] with [`PaletteRow`], [`modal`], [`confirm`] |
+//! | plots | [`plot::LinePlot`], [`plot::BarPlot`], [`plot::accept_ribbon`], [`plot::share_bar`] |
+//! | all of it on two pages | [`gallery::gallery`], [`gallery_more::gallery_more`]; `tests/screens` composes whole screens |
+
 pub mod components;
 pub mod fonts;
 pub mod gallery;

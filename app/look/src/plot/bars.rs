@@ -39,7 +39,9 @@ impl BarPlot<'_> {
             return response;
         }
         let plot = plot_rect(rect, self.axis);
-        let highest = self.bars.iter().map(|b| b.value).fold(0.0, f32::max);
+        // Room for the words above the largest bar.
+        let room = if self.inside { 1.0 } else { 1.12 };
+        let highest = self.bars.iter().map(|b| b.value).fold(0.0, f32::max) * room;
         let scale = self
             .top
             .map_or_else(|| Scale::for_max(highest), |top| Scale { top, step: top / 4.0 });

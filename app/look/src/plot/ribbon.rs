@@ -14,7 +14,7 @@ pub enum RibbonItem {
 }
 
 const COLUMN: f32 = 6.0;
-const SLAB: f32 = 31.0;
+const SLAB: f32 = 30.0;
 const HEIGHT: f32 = 120.0;
 
 fn width(item: RibbonItem) -> f32 {
