@@ -47,7 +47,8 @@ impl Default for EngineOptions {
     }
 }
 
-/// Starts the engine's thread. It ends after [`EngineHandle::shutdown`] or with the last handle.
+/// Starts the engine's thread. It ends after [`EngineHandle::shutdown`], or when the last handle is
+/// gone and what was asked for is done.
 pub fn start(options: EngineOptions) -> EngineHandle {
     let (handle, worker) = channel();
     let failed = worker.snapshot.clone();

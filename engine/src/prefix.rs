@@ -63,10 +63,9 @@ impl PrefixStore {
         })
     }
 
-    /// A short shared beginning (a system prompt) is not worth destroying a long conversation for.
+    /// A short shared beginning (a system prompt) is not worth destroying a longer conversation for.
     fn too_costly(slot: &Slot, reuse: usize) -> bool {
-        let long = slot.tokens.len();
-        long >= SMALL && long >= SMALL_SHARE * reuse && reuse < SMALL
+        (reuse < SMALL) && SMALL_SHARE * reuse <= slot.tokens.len()
     }
 
     /// Keeps a finished cache. `tokens` are the ones fed to it, in order. Call [`Self::settle`] when there is time.
@@ -231,13 +230,15 @@ mod tests {
 
     #[test]
     fn a_shared_system_prompt_does_not_cut_down_a_long_chat() {
-        let mut store = PrefixStore::new(2);
-        put(&mut store, ids(0, 20_000));
-        let mut prompt = ids(0, 300);
-        prompt.extend(ids(70_000, 50));
-        assert!(store.acquire(&prompt).is_none());
-        put(&mut store, prompt);
-        assert_eq!(store.acquire(&ids(0, 20_001)).unwrap().tokens, 20_000);
+        for (long, shared) in [(20_000, 300), (400, 60)] {
+            let mut store = PrefixStore::new(2);
+            put(&mut store, ids(0, long));
+            let mut prompt = ids(0, shared);
+            prompt.extend(ids(70_000, 50));
+            assert!(store.acquire(&prompt).is_none());
+            put(&mut store, prompt);
+            assert_eq!(store.acquire(&ids(0, long + 1)).unwrap().tokens, long);
+        }
     }
 
     #[test]

@@ -404,6 +404,8 @@ fn caches_are_right_after_every_kind_of_end() {
     bench.switches.fail_past.store(90, SeqCst);
     let failed = bench.ask(request(ids.clone(), 30));
     assert!(matches!(failed.end, Err(EngineError::Compute(text)) if text.contains("planted failure")));
+    // Case mf-008: what might have been too much memory is given up.
+    assert_eq!(bench.engine.snapshot().context_tokens, 0);
     check("a failure");
 
     bench.switches.panic_past.store(90, SeqCst);
@@ -461,11 +463,15 @@ fn a_slow_reader_is_waited_for_and_loses_nothing() {
     let stuck = bench.switches.forwards.load(SeqCst);
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(bench.switches.forwards.load(SeqCst), stuck, "the worker holds");
+    // Case cc-003: the beat tells of delivery, not of a living thread.
+    let beat = bench.engine.snapshot().beat;
+    assert!(beat.elapsed() >= Duration::from_millis(300));
     // Commands are heard meanwhile: another request queues, is told so, and can be cancelled.
     let mut other = bench.engine.submit(request(prompt("other"), 5)).unwrap();
     assert_eq!(other.next_blocking(), Some(Event::Queued { position: 1 }));
     other.cancel();
     assert_eq!(other.next_blocking(), Some(Event::Failed(EngineError::Cancelled)));
+    assert_eq!(bench.engine.snapshot().beat, beat, "queue news are no progress");
     assert_eq!(read(generation).ids(), expected.ids());
 }
 
@@ -857,6 +863,26 @@ fn shutdown_ends_what_runs_and_refuses_what_waits() {
     assert!(matches!(read(waiting).end, Err(EngineError::Stopped | EngineError::Cancelled)));
     bench.until("the end", |now| now.state == EngineState::Stopped);
     assert!(matches!(bench.engine.submit(request(prompt("abc"), 3)), Err(EngineError::Stopped)));
+}
+
+#[test]
+fn work_under_way_is_finished_when_the_last_handle_goes() {
+    let switches = std::sync::Arc::default();
+    let engine = start(options(&switches));
+    load(&engine, "toy").unwrap();
+    let (first, second) = (
+        engine.submit(request(prompt("abc"), 400)).unwrap(),
+        engine.submit(request(prompt("abc"), 5)).unwrap(),
+    );
+    let mut seen = engine.subscribe();
+    drop(engine);
+    assert_eq!(read(first).ids().len(), 400);
+    assert_eq!(read(second).ids().len(), 5);
+    let begun = Instant::now();
+    while seen.borrow_and_update().state != EngineState::Stopped {
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 #[test]

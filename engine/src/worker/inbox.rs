@@ -31,6 +31,8 @@ pub(crate) struct Inbox {
     waiting: VecDeque<Waiting>,
     limit: usize,
     stopped: bool,
+    /// Nobody holds a handle any more: what waits is still done.
+    left: bool,
     /// Seconds that a generation takes, smoothed: for saying when to try again.
     pace: f64,
     runtime: Runtime,
@@ -43,14 +45,20 @@ impl Inbox {
             waiting: VecDeque::new(),
             limit,
             stopped: false,
+            left: false,
             pace: 1.0,
             runtime,
         }
     }
 
-    /// Whether the engine was told to stop or nobody holds a handle any more.
+    /// Whether the engine was told to stop.
     pub(crate) fn stopped(&self) -> bool {
         self.stopped
+    }
+
+    /// Whether nothing is left to do, now and ever.
+    pub(crate) fn finished(&self) -> bool {
+        self.stopped || (self.left && self.waiting.is_empty())
     }
 
     /// Takes in what has arrived and forgets what was cancelled. Never waits.
@@ -64,7 +72,7 @@ impl Inbox {
                 }
                 Err(mpsc::error::TryRecvError::Empty) => break,
                 Err(mpsc::error::TryRecvError::Disconnected) => {
-                    self.stopped = true;
+                    self.left = true;
                     break;
                 }
             }
@@ -79,7 +87,7 @@ impl Inbox {
     /// The next job, waiting for one at most this long; `None` after that, or when stopped.
     pub(crate) fn next(&mut self, board: &mut Board, patience: Option<Duration>) -> Option<Job> {
         self.drain(board);
-        if self.waiting.is_empty() && !self.stopped {
+        if self.waiting.is_empty() && !self.finished() {
             let arrival = self.commands.recv();
             let arrival = self.runtime.block_on(async {
                 match patience {
@@ -89,7 +97,7 @@ impl Inbox {
             });
             match arrival {
                 Some(Some(command)) => self.take(command, board),
-                Some(None) => self.stopped = true,
+                Some(None) => self.left = true,
                 None => {}
             }
             self.drain(board);
@@ -110,7 +118,7 @@ impl Inbox {
             tokio::select! {
                 biased;
                 () = command.cancel.cancelled() => None,
-                arrival = self.commands.recv() => Some(arrival),
+                arrival = self.commands.recv(), if !self.left => Some(arrival),
                 _ = command.events.reserve() => None,
                 // Others in the queue may be cancelled, which wakes nobody.
                 () = tokio::time::sleep(Duration::from_millis(50)) => None,
@@ -122,7 +130,7 @@ impl Inbox {
                 self.tell_positions(board, true);
                 board.show();
             }
-            Some(None) => self.stopped = true,
+            Some(None) => self.left = true,
             None => {}
         }
         self.drain(board);

@@ -111,13 +111,13 @@ impl Engine {
         })
     }
 
-    /// Works until told to stop or no handle is left.
+    /// Works until told to stop, or until no handle and no work is left.
     pub(crate) fn run(&mut self) {
         self.rest();
         loop {
             let patience = self.patience();
             let Some(job) = self.shop.inbox.next(&mut self.shop.board, patience) else {
-                if self.shop.inbox.stopped() {
+                if self.shop.inbox.finished() {
                     break;
                 }
                 if let Some(model) = &mut self.model {
