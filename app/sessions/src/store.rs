@@ -215,6 +215,11 @@ impl Store {
         answer.recv().map_err(|_| Error::Stopped)?
     }
 
+    /// Saves everything, ends the writer and gives the folder free, whatever clones are left. Later changes are lost.
+    pub fn close(&self) {
+        self.0.end();
+    }
+
     fn write(&self, write: Write) {
         if self.0.writes.send(write).is_err() {
             tracing::error!("a change to the chats was lost: the writer thread has stopped");
@@ -235,12 +240,18 @@ fn clean(text: String) -> String {
     }
 }
 
-impl Drop for Shared {
-    fn drop(&mut self) {
+impl Shared {
+    fn end(&self) {
         let _ = self.writes.send(Write::Close);
         let thread = self.thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = thread.join();
         }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.end();
     }
 }

@@ -59,15 +59,16 @@ def merge(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 That is all.";
 
+/// Titles and how many days ago, oldest first.
 const OTHERS: [(&str, i64); 8] = [
-    ("Draft reply to landlord", 6 * 24 * 60),
-    ("Budget CSV to chart", 5 * 24 * 60),
-    ("Explain RoPE scaling", 4 * 24 * 60),
-    ("Regex for semver ranges", 3 * 24 * 60),
-    ("Trip plan, Lisbon in March", 25 * 60),
-    ("SQL window functions recap", 24 * 60),
-    ("Why is my matvec bound?", 40),
-    ("Rewrite the release notes", 20),
+    ("Draft reply to landlord", 6),
+    ("Budget CSV to chart", 5),
+    ("Explain RoPE scaling", 4),
+    ("Regex for semver ranges", 3),
+    ("Trip plan, Lisbon in March", 1),
+    ("SQL window functions recap", 1),
+    ("Why is my matvec bound?", 0),
+    ("Rewrite the release notes", 0),
 ];
 
 /// Fills the chats; the dates are set by hand afterwards, because the store only knows now.
@@ -116,8 +117,11 @@ pub fn write(data: &Path) -> Result<(), Box<dyn Error + Send + Sync>> {
     store.flush()?;
     drop(store);
     let db = rusqlite::Connection::open(data.join("chats.db"))?;
-    for (index, (_, minutes)) in OTHERS.iter().enumerate() {
-        let at = now() - minutes * 60_000;
+    let midnight = jiff::ZonedDateTime::now().start_of_day()?.timestamp().as_millisecond();
+    for (index, (_, days)) in OTHERS.iter().enumerate() {
+        // Midday of that day, or just now: the headings are the same at every hour.
+        let noon = midnight - days * 24 * 3_600_000 + 12 * 3_600_000;
+        let at = if *days == 0 { now() - 1000 } else { noon } + index as i64;
         db.execute("UPDATE session SET updated_at = ? WHERE id = ?", (at, index as i64 + 1))?;
     }
     Ok(())

@@ -1,5 +1,5 @@
 //! Scripted content: an engine, models, a server and chats that look like a day's work.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports, unreachable_pub)]
 
 mod catalog;
 mod chats;

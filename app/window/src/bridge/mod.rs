@@ -169,10 +169,11 @@ impl Bridge {
             tracing::error!("the settings could not be saved: {error}");
         }
         self.server.stop();
-        if let Some(store) = &self.store
-            && let Err(error) = store.flush()
-        {
-            tracing::error!("the chats could not be saved: {error}");
+        if let Some(store) = &self.store {
+            if let Err(error) = store.flush() {
+                tracing::error!("the chats could not be saved: {error}");
+            }
+            store.close();
         }
     }
 
