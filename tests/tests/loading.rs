@@ -69,7 +69,7 @@ impl Folder {
     }
 
     fn refusal(&self) -> String {
-        self.load().err().expect("it must be refused").to_string()
+        self.load().expect_err("it must be refused").to_string()
     }
 }
 
@@ -177,7 +177,7 @@ fn keys_are_checked_before_anything_is_read() {
 fn leftovers_of_old_converters_are_dropped() {
     let folder = Folder::of("llama-sliding");
     let extra = folder.file("model-00003.safetensors");
-    let zeros = Array::from_slice(&[0_f32; 64 * 192], &[192, 64]);
+    let zeros = Array::from_slice(&vec![0_f32; 64 * 192], &[192, 64]);
     let stray = ["model.layers.0.self_attn.rotary_emb.inv_freq", "lm_head.weight"];
     Array::save_safetensors(stray.map(|name| (name, &zeros)), None, &extra).unwrap();
     assert_eq!(

@@ -136,6 +136,9 @@ impl Checkpoint {
     /// Reads the weights into memory.
     pub fn load(self, options: &LoadOptions, progress: &mut dyn FnMut(u64, u64), cancel: &CancellationToken) -> Result<LoadedModel> {
         let started = Instant::now();
+        for note in &self.notes {
+            tracing::info!(model = %self.path.display(), "{note}");
+        }
         let rename = |name: &str| (self.family.rename)(&self.spec, name);
         let tensors = weights::merge(&self.shards, &rename);
         let stored = stored_dtype(&tensors, &self.spec);
