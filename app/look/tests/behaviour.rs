@@ -3,14 +3,15 @@
 mod support;
 
 use dspark_look::{
-    Button, ChatRow, ChatRowAction, Composer, ComposerState, ErrorCard, Icon, IconButton, MenuItem, OptionRow, PillState, ScreenRow,
-    SendKey, SettingsRow, Slider, StatusPill, TextField, Toast, Toasts, confirm, context_menu,
+    Button, ChatRow, ChatRowAction, Composer, ComposerState, Density, ErrorCard, Icon, IconButton, Look, MenuItem, OptionRow, PillState,
+    ScreenRow, SendKey, SettingsRow, Slider, StatusPill, TextField, Theme, Toast, Toasts, apply, busy_ring, confirm, context_menu,
     gallery::{GalleryState, gallery},
     palette, segmented, select, settings_group, toggle,
 };
-use egui::{Event, ImeEvent, Key, Modifiers, Role};
+use egui::{Event, ImeEvent, Key, Modifiers, Role, ThemePreference};
 use egui_kittest::{Harness, kittest::Queryable};
-use support::{Shot, harness};
+use std::time::Duration;
+use support::{Shot, harness, harness_with};
 
 #[test]
 fn the_gallery_is_named_throughout() {
@@ -48,7 +49,77 @@ fn nothing_moves_while_nothing_happens() {
     h.get_by_role_and_label(Role::TextInput, "Filter").focus();
     h.run();
     let delay = h.output().viewport_output[&egui::ViewportId::ROOT].repaint_delay;
-    assert!(delay > std::time::Duration::from_mins(1), "asks for a frame in {delay:?}");
+    assert!(delay > Duration::from_mins(1), "asks for a frame in {delay:?}");
+}
+
+#[test]
+fn the_busy_ring_takes_fifteen_frames_a_second_and_none_under_reduced_motion() {
+    for reduced_motion in [false, true] {
+        let look = Look {
+            reduced_motion,
+            ..Look::default()
+        };
+        let mut h = harness_with(Shot::DARK, look, (), |ui, ()| {
+            busy_ring(ui, 16.0, egui::Color32::WHITE, "Loading");
+        });
+        h.run_steps(8);
+        let delay = h.output().viewport_output[&egui::ViewportId::ROOT].repaint_delay;
+        if reduced_motion {
+            assert!(delay > Duration::from_mins(1), "{delay:?}");
+        } else {
+            assert!(
+                (Duration::from_millis(40)..=Duration::from_millis(70)).contains(&delay),
+                "{delay:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn text_scale_is_the_zoom_and_layouts_break_on_width_by_scale() {
+    // A window hands egui its width divided by the zoom; the harness has no window, so the two halves are checked apart.
+    for (text_scale, zoom, density) in [
+        (1.0, 1.0, Density::Normal),
+        (1.5, 1.5, Density::Narrow),
+        (0.8, 0.8, Density::Wide),
+        (9.0, 2.0, Density::Narrow),
+        (0.1, 0.8, Density::Wide),
+    ] {
+        let look = Look {
+            text_scale,
+            ..Look::default()
+        };
+        let mut h = harness_with(Shot::DARK, look, 0.0, |ui, seen| *seen = ui.ctx().zoom_factor());
+        h.run_steps(3);
+        assert_eq!(*h.state(), zoom);
+        assert_eq!(Density::of_width(1280.0 / zoom), density, "1280 at {zoom}");
+    }
+}
+
+#[test]
+fn appearance_follows_the_choice_and_the_contrast_setting() {
+    let themes = [
+        (ThemePreference::Dark, false, &dspark_look::DARK),
+        (ThemePreference::Light, false, &dspark_look::LIGHT),
+        (ThemePreference::Dark, true, &dspark_look::theme::DARK_CONTRAST),
+        (ThemePreference::Light, true, &dspark_look::theme::LIGHT_CONTRAST),
+    ];
+    for (preference, increase_contrast, expected) in themes {
+        let mut h = harness_with(Shot::DARK, Look::default(), None, move |ui, seen| {
+            // As a settings screen does: at run time.
+            apply(
+                ui.ctx(),
+                Look {
+                    preference,
+                    increase_contrast,
+                    ..Look::default()
+                },
+            );
+            *seen = Some(*Theme::of_ctx(ui.ctx()));
+        });
+        h.run_steps(3);
+        assert_eq!(h.state().as_ref(), Some(expected));
+    }
 }
 
 #[test]
@@ -362,7 +433,7 @@ fn chat_rows_open_rename_and_offer_a_menu() {
             None => {}
         }
         context_menu(&row, |ui| {
-            s.deleted |= ui.add(MenuItem::new("Delete").icon(Icon::Trash).danger()).clicked()
+            s.deleted |= ui.add(MenuItem::new("Delete").icon(Icon::Trash).danger()).clicked();
         });
     });
     h.run_steps(2);

@@ -87,7 +87,7 @@ fn round(mesh: &mut Mesh, theme: &Theme, column: Rect, unit: f32, (accepted, dra
         series.drafted.gamma_multiply(0.38),
     );
     if lookup {
-        let center = pos2((left + right) / 2.0, column.bottom() + 7.5);
+        let center = pos2(f32::midpoint(left, right), column.bottom() + 7.5);
         let first = mesh.vertices.len() as u32;
         for corner in [vec2(0.0, -3.5), vec2(3.0, 0.0), vec2(0.0, 3.5), vec2(-3.0, 0.0)] {
             mesh.colored_vertex(center + corner, series.lookup);

@@ -1,4 +1,6 @@
 //! `palette-dark`.
+// A query that matches in one place is a list of one range.
+#![allow(clippy::single_range_in_vec_init)]
 
 use dspark_look::{Icon, PaletteRow, palette, palette_heading};
 use egui::Ui;

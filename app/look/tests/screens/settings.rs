@@ -69,7 +69,7 @@ pub(crate) fn screen(ui: &mut Ui, state: &mut State) {
             });
             let column = Rect::from_min_size(pos2(area.left() + 194.0, area.top() + 20.0), vec2(752.0, area.height() - 20.0));
             ui.scope_builder(UiBuilder::new().max_rect(column).layout(Layout::top_down(egui::Align::Min)), |ui| {
-                groups(ui, state)
+                groups(ui, state);
             });
             reload_bar(ui.ctx(), column, "Two changes need a reload", "about 9 s, the chat stays open");
         },

@@ -38,7 +38,7 @@ impl Shell<'_> {
         let side = Rect::from_min_max(window.min, pos2(window.left() + density.sidebar(), window.bottom()));
         let main = Rect::from_min_max(pos2(side.right(), window.top()), window.max);
         ui.scope_builder(UiBuilder::new().max_rect(side).layout(Layout::top_down(egui::Align::Min)), |ui| {
-            self.side(ui, density)
+            self.side(ui, density);
         });
         ui.scope_builder(UiBuilder::new().max_rect(main).layout(Layout::top_down(egui::Align::Min)), |ui| {
             ui.spacing_mut().item_spacing.y = 0.0;

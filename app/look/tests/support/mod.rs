@@ -40,13 +40,17 @@ impl Shot {
     }
 }
 
-pub(crate) fn harness<'a, S: 'a>(shot: Shot, state: S, mut add: impl FnMut(&mut egui::Ui, &mut S) + 'a) -> Harness<'a, S> {
+pub(crate) fn harness<'a, S: 'a>(shot: Shot, state: S, add: impl FnMut(&mut egui::Ui, &mut S) + 'a) -> Harness<'a, S> {
     // Motion off: a picture shows a state, not a moment.
     let look = Look {
         preference: if shot.dark { ThemePreference::Dark } else { ThemePreference::Light },
         reduced_motion: true,
         ..Look::default()
     };
+    harness_with(shot, look, state, add)
+}
+
+pub(crate) fn harness_with<'a, S: 'a>(shot: Shot, look: Look, state: S, mut add: impl FnMut(&mut egui::Ui, &mut S) + 'a) -> Harness<'a, S> {
     Harness::builder()
         .with_size(vec2(shot.width, shot.height))
         .with_pixels_per_point(shot.scale)
