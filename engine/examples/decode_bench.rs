@@ -1,7 +1,7 @@
 //! Measures the engine as its users meet it: through the handle, events and text included. Prints one JSON line.
 //!
 //! ```text
-//! decode_bench [FOLDER] [--repeat N] [--tokens N] [--depths 32,512,2048]
+//! decode_bench [FOLDER] [--repeat N] [--tokens N] [--depths 32,512,2048] [--temperature T]
 //! ```
 //!
 //! Without a folder it takes the installed starter model. `cpu` figures are processor seconds of the whole process, so
@@ -12,7 +12,7 @@
 use dspark_engine::{
     EngineOptions,
     hub::Hub,
-    protocol::{EngineHandle, EngineState, Event, LoadEvent, LoadRequest, Prompt, Request, Summary},
+    protocol::{EngineHandle, EngineState, Event, LoadEvent, LoadRequest, Prompt, Request, Sampling, Summary},
     start,
 };
 use serde_json::{Map, Value, json};
@@ -89,6 +89,8 @@ struct Arguments {
     repeat: usize,
     tokens: usize,
     depths: Vec<usize>,
+    /// 0 decodes greedily; else with top-p 0.95 and top-k 40 too.
+    temperature: f32,
 }
 
 fn arguments() -> Result<Arguments, Failure> {
@@ -97,6 +99,7 @@ fn arguments() -> Result<Arguments, Failure> {
         repeat: 3,
         tokens: 64,
         depths: vec![32, 512, 2048],
+        temperature: 0.0,
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -104,6 +107,7 @@ fn arguments() -> Result<Arguments, Failure> {
         match argument.as_str() {
             "--repeat" => found.repeat = value()?.parse::<usize>()?.max(1),
             "--tokens" => found.tokens = value()?.parse::<usize>()?.max(2),
+            "--temperature" => found.temperature = value()?.parse()?,
             "--depths" => found.depths = value()?.split(',').map(str::parse).collect::<Result<_, _>>()?,
             other if other.starts_with('-') => return Err(format!("unknown option {other}").into()),
             folder => found.folder = folder.into(),
@@ -143,9 +147,16 @@ struct Run {
     summary: Summary,
 }
 
-fn run(engine: &EngineHandle, ids: Vec<u32>, tokens: usize) -> Result<Run, Failure> {
+fn run(engine: &EngineHandle, ids: Vec<u32>, tokens: usize, temperature: f32) -> Result<Run, Failure> {
     let request = Request {
         prompt: Prompt::Tokens(ids),
+        sampling: Sampling {
+            temperature,
+            top_p: 0.95,
+            top_k: 40,
+            seed: Some(1),
+            ..Sampling::default()
+        },
         ignore_eos: true,
         ..Request::chat("bench", Vec::new(), tokens)
     };
@@ -188,7 +199,7 @@ fn main() -> Result<(), Failure> {
         ..EngineOptions::default()
     });
     let load_seconds = load(&engine, arguments.folder.clone())?;
-    let first = run(&engine, prompt(32, 0), 2)?;
+    let first = run(&engine, prompt(32, 0), 2, arguments.temperature)?;
     // From the program's start to its first token, less the second token, which has come too.
     let cold = begun.spent();
     let cold = Spent {
@@ -205,7 +216,7 @@ fn main() -> Result<(), Failure> {
             measured
                 .entry(depth)
                 .or_default()
-                .push(run(&engine, prompt(depth, salt), arguments.tokens)?);
+                .push(run(&engine, prompt(depth, salt), arguments.tokens, arguments.temperature)?);
         }
     }
     let per_round = rounds.take();
@@ -245,6 +256,7 @@ fn main() -> Result<(), Failure> {
         "first_request": {"prompt": 32, "ttft_wall_s": first.prefill.wall, "ttft_cpu_s": first.prefill.cpu},
         "repeat": arguments.repeat,
         "tokens": arguments.tokens,
+        "temperature": arguments.temperature,
         "after": depths,
         "per_step_us": {"host_outside_mlx": step("host_us"), "graph": step("graph_us"), "wait": step("wait_us")},
         "peak_memory_bytes": now.memory.peak,

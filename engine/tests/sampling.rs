@@ -8,7 +8,7 @@ use dspark_engine::{
         Place, Sampler, device, logprobs,
         penalties::Penalties,
         rng,
-        shape::{Distribution, Shape},
+        shape::{Distribution, Shape, draw},
     },
 };
 use mlx_rs::{Array, ops, transforms};
@@ -283,6 +283,37 @@ fn device_truncation_equals_the_plain_rule_on_long_rows() {
             let kept = |p: &[f64]| p.iter().filter(|p| **p > 0.0).count();
             assert_eq!(kept(&got), kept(&want), "{vocab} {shape:?}");
             assert_close(&got, &want, 1e-6, &format!("{vocab} {shape:?}"));
+        }
+    }
+}
+
+/// The draw that the CPU uses writes no distribution down; it must be the draw from the one that is.
+#[test]
+fn draws_from_rows_are_draws_from_their_distributions() {
+    for vocab in [5_usize, 300, 49_152] {
+        let logits: Vec<f32> = (0..vocab)
+            .map(|i| (rng::uniform(8, i as u64, rng::Lane::Token) * 30.0) as f32)
+            .collect();
+        for (top_p, top_k, min_p) in [
+            (1.0, 0, 0.0),
+            (0.9, 0, 0.0),
+            (0.95, 40, 0.02),
+            (0.0, 0, 0.0),
+            (1.0, 3, 0.0),
+            (1.0, 0, 0.1),
+        ] {
+            let shape = Shape {
+                temperature: 0.9,
+                top_p,
+                top_k,
+                min_p,
+            };
+            let distribution = Distribution::of_logits(&logits, &shape).unwrap();
+            for i in 0..60 {
+                // The last is the largest double below 1.
+                let u = if i == 59 { 1.0 - f64::EPSILON / 2.0 } else { f64::from(i) / 59.0 };
+                assert_eq!(draw(&logits, &shape, u).unwrap(), distribution.draw(u), "{vocab} {shape:?} {u}");
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 //! stream, so that step t+1 can be scheduled before token t is known. MLX's own sorts and generator take several
 //! milliseconds for a row on the CPU; this takes a fraction of one.
 
-use super::shape::{Distribution, Shape};
+use super::shape::{self, Shape};
 use mlx_rs::{Array, Dtype, Stream, error::Exception};
 use std::{ffi::c_char, panic::catch_unwind, slice};
 
@@ -95,9 +95,10 @@ unsafe extern "C" fn kernel(
             top_k: params[3] as u32,
             min_p: f32::from_bits(params[4] as u32),
         };
-        let distribution = Distribution::of_logits(logits, &shape).ok_or("the logits are not numbers, so no token can be drawn")?;
+        let u = f64::from_bits(params[0] as u64);
+        let token = shape::draw(logits, &shape, u).ok_or("the logits are not numbers, so no token can be drawn")?;
         // SAFETY: as above.
-        unsafe { *out.data.cast::<u32>() = distribution.draw(f64::from_bits(params[0] as u64)) };
+        unsafe { *out.data.cast::<u32>() = token };
         Ok(())
     });
     let text = match outcome {

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `penalties` | what is added to the raw logits |
 //! | `shape` | temperature and truncation of one row, in plain Rust |
+//! | `exp` | exponentials of a whole row |
 //! | `device` | the same rule in MLX, for any number of rows |
 //! | `host` | the plain rule as one operation of MLX's CPU stream |
 //! | `rng` | counter-based random numbers |
@@ -14,6 +15,7 @@
 //! generator, keyed per token. Each is reproducible on its own kind of device; the two need not agree with each other.
 
 pub mod device;
+mod exp;
 pub mod host;
 pub mod logprobs;
 pub mod penalties;

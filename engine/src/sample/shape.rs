@@ -4,6 +4,7 @@
 //! Source: `spec/speculation.md` §4 and the sampling goldens. Every truncation is a threshold on the probability, so
 //! values tied at the cut all stay. Weights are f32 (as the device computes them), sums are f64.
 
+use super::exp;
 use dspark_protocol::{EngineError, Sampling};
 
 /// How a row of logits becomes a distribution.
@@ -66,7 +67,7 @@ pub struct Distribution {
 impl Distribution {
     /// `norm(trunc(softmax(logits / T)))`; `None` when the row holds no finite logit or a NaN.
     pub fn of_logits(logits: &[f32], shape: &Shape) -> Option<Self> {
-        let weights = weights(logits, shape.temperature)?;
+        let weights = exp::weights(logits, shape.temperature)?;
         Some(Self::of_weights(&weights, shape))
     }
 
@@ -95,15 +96,29 @@ impl Distribution {
     }
 }
 
-/// `exp((logit - max) / T)`; `None` when that is undefined.
-fn weights(logits: &[f32], temperature: f32) -> Option<Vec<f32>> {
-    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    if !max.is_finite() || logits.iter().any(|l| l.is_nan()) {
-        return None;
+/// Draws a token at `u` in [0, 1) from a row of logits: what [`Distribution::draw`] gives, without writing the
+/// distribution down. `None` when the row holds no finite logit or a NaN.
+pub fn draw(logits: &[f32], shape: &Shape, u: f64) -> Option<u32> {
+    let weights = exp::weights(logits, shape.temperature)?;
+    let cut = cut(&weights, shape);
+    let kept = |weight: f32| if weight >= cut { f64::from(weight) } else { 0.0 };
+    let total = if cut > 0.0 {
+        weights.iter().map(|&weight| kept(weight)).sum()
+    } else {
+        exp::sum(&weights)
+    };
+    let (mut mass, mut last) = (0.0, None);
+    for (id, &weight) in weights.iter().enumerate() {
+        let share = kept(weight);
+        mass += share;
+        if share > 0.0 {
+            last = Some(id as u32);
+            if u * total < mass {
+                break;
+            }
+        }
     }
-    // Below this every other token underflows anyway; it keeps the scale finite.
-    let scale = 1.0 / temperature.max(1e-5);
-    Some(logits.iter().map(|l| ((l - max) * scale).exp()).collect())
+    last
 }
 
 /// The smallest weight that survives.
@@ -113,43 +128,80 @@ fn cut(weights: &[f32], shape: &Shape) -> f32 {
     }
     let mut cut = 0.0_f32;
     let k = shape.top_k as usize;
-    if k > 0 && k < weights.len() {
-        let mut scratch = weights.to_vec();
-        let (_, kth, _) = scratch.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
-        cut = *kth;
-    }
-    if shape.top_p < 1.0 {
-        let total: f64 = weights.iter().map(|&w| f64::from(w)).sum();
-        let kept = weights.iter().copied().filter(|&w| w >= cut && w > 0.0).collect();
-        cut = cut.max(nucleus(kept, f64::from(shape.top_p) * total));
+    let top_k = k > 0 && k < weights.len();
+    if top_k || shape.top_p < 1.0 {
+        let piles = Piles::of(weights);
+        if top_k {
+            let mut best = piles.candidates(weights, |count, _| count >= k);
+            let (_, kth, _) = best.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
+            cut = *kth;
+        }
+        if shape.top_p < 1.0 {
+            let mass = f64::from(shape.top_p) * exp::sum(weights);
+            let mut best = piles.candidates(weights, |_, held| held >= mass);
+            best.retain(|&weight| weight >= cut && weight > 0.0);
+            cut = cut.max(nucleus(best, mass));
+        }
     }
     if shape.min_p > 0.0 {
-        let max = weights.iter().copied().fold(0.0, f32::max);
-        cut = cut.max(shape.min_p * max);
+        cut = cut.max(shape.min_p * exp::max(weights).unwrap_or(0.0));
     }
     cut
 }
 
 /// The smallest weight whose predecessors, in descending order, weigh less than `mass`; the largest always stays.
 fn nucleus(mut weights: Vec<f32>, mass: f64) -> f32 {
-    // A nucleus is small as a rule: sort only as many of the largest as it takes.
-    let (mut sorted, mut batch, mut before, mut cut) = (0, 64, 0.0, f32::INFINITY);
-    while sorted < weights.len() {
-        let rest = &mut weights[sorted..];
-        let take = rest.len().min(batch);
-        if take < rest.len() {
-            rest.select_nth_unstable_by(take, |a, b| b.total_cmp(a));
+    weights.sort_unstable_by(|a, b| b.total_cmp(a));
+    let mut before = 0.0;
+    let mut cut = weights.first().copied().unwrap_or(0.0);
+    for weight in weights {
+        if before >= mass {
+            break;
         }
-        rest[..take].sort_unstable_by(|a, b| b.total_cmp(a));
-        for &weight in &rest[..take] {
-            if cut.is_finite() && before >= mass {
-                return cut;
-            }
-            cut = weight;
-            before += f64::from(weight);
-        }
-        sorted += take;
-        batch *= 16;
+        cut = weight;
+        before += f64::from(weight);
     }
     cut
+}
+
+/// Weights sorted roughly, by exponent and three bits of the mantissa: enough to find the few that a cut can fall on
+/// without sorting a vocabulary.
+struct Piles {
+    count: Vec<u32>,
+    mass: Vec<f64>,
+}
+
+impl Piles {
+    const SHIFT: u32 = 20;
+
+    fn of(weights: &[f32]) -> Self {
+        let n = Self::pile(exp::max(weights).unwrap_or(1.0)) + 1;
+        let (mut count, mut mass) = (vec![0; n], vec![0.0; n]);
+        for &weight in weights {
+            let pile = Self::pile(weight);
+            count[pile] += 1;
+            mass[pile] += f64::from(weight);
+        }
+        Self { count, mass }
+    }
+
+    /// Ascending with the weight.
+    fn pile(weight: f32) -> usize {
+        (weight.to_bits() >> Self::SHIFT) as usize
+    }
+
+    /// The largest weights: at least so many that `enough`, told their count and mass, says so; all where it never does.
+    fn candidates(&self, weights: &[f32], enough: impl Fn(usize, f64) -> bool) -> Vec<f32> {
+        let (mut count, mut mass, mut least) = (0, 0.0, 0);
+        for pile in (0..self.count.len()).rev() {
+            count += self.count[pile] as usize;
+            mass += self.mass[pile];
+            least = pile;
+            // A hair more than enough: sums in another order round otherwise.
+            if enough(count, mass * (1.0 - 1e-9)) {
+                break;
+            }
+        }
+        weights.iter().copied().filter(|&weight| Self::pile(weight) >= least).collect()
+    }
 }
