@@ -83,3 +83,13 @@ fn misfits_are_errors() {
     assert!(cache.compact(0, &[1, 1]).is_err());
     assert!(cache.compact(1, &[2]).is_err());
 }
+
+#[test]
+fn settled_weights_hold_the_same() {
+    // More than two huge pages, so that at least one lies inside, whatever the alignment.
+    let w = normal(&[1600, 1024], 5);
+    let before = w.as_slice::<f32>().to_vec();
+    let bytes = mlx_cpu::settle([&w]).unwrap();
+    assert!(bytes <= w.nbytes());
+    assert_eq!(w.as_slice::<f32>(), &before[..]);
+}

@@ -60,9 +60,8 @@ impl Sight<'_> {
 /// Cosines and sines for every position of a table, and which dimensions they turn.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn {
-    /// `[positions, 2 * pairs]`: cosines, then sines.
+    /// `[positions, 2 * pairs]`: cosines, then sines; it holds every position that is asked for.
     pub(crate) table: *const f32,
-    pub(crate) positions: usize,
     pub(crate) pairs: usize,
     pub(crate) traditional: bool,
 }

@@ -13,3 +13,5 @@ mod pool;
 pub(crate) mod product;
 pub(crate) mod simd;
 pub(crate) mod step;
+
+pub(crate) use pool::threads;

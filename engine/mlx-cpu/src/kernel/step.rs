@@ -89,7 +89,7 @@ impl<'a> Read<'a> {
         if !dense(table) || float(table)? != Float::F32 || width as usize > dim || self.positions.iter().any(|p| !(0..positions).contains(p)) {
             return Err(format!("a rope table of shape {:?} for heads of {dim} at {:?}", shape(table), self.positions));
         }
-        Ok(Turn { table: table.data.cast_const().cast(), positions: positions as usize, pairs: width as usize / 2, traditional: self.flag(6) })
+        Ok(Turn { table: table.data.cast_const().cast(), pairs: width as usize / 2, traditional: self.flag(6) })
     }
 }
 
