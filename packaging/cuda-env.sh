@@ -20,4 +20,6 @@ done
 for home in "$dir/nvidia/cu13" "$dir/nvidia/cuda_runtime" /usr/local/cuda; do
     [ -d "$home/include" ] && { echo "export CUDA_HOME='${CUDA_HOME:-$home}'"; break; }
 done
+# What was compiled is kept: the first use of a kernel costs seconds, every later one nothing.
+echo "export MLX_PTX_CACHE_DIR='${MLX_PTX_CACHE_DIR:-$dir/kernels}'"
 echo "export LD_LIBRARY_PATH='$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}'"

@@ -27,7 +27,7 @@ shoot() { # scene theme size
         "$window" --scene "$scene" --theme "$theme" --size "$size" --data "$data" 2> "$data/log" &
     app=$!
     sleep 2
-    DISPLAY=":$display" xdotool mousemove "${size%x*}" "${size#*x}"
+    DISPLAY=":$display" xdotool mousemove "$((${size%x*} - 4))" 4
     sleep "${WAIT:-3}"
     local name="$out/$scene-$theme"
     [ "$size" = 1280x800 ] || name="$out/$scene-$size-$theme"

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::machine;
 use comfy_table::{Table, presets::NOTHING};
-use dspark_hub::{Hub, HubError, Installed, Job, Kind, fit, registry, size};
+use dspark_hub::{Hub, HubError, Installed, Job, Kind, Preview, fit, registry, size};
 use serde_json::{Value, json};
 use std::{
     io::{BufRead, IsTerminal},
@@ -164,6 +164,10 @@ fn remove(hub: &Hub, repo: &str, yes: bool, output: &Output) -> Outcome {
     Ok(())
 }
 
+async fn preview(hub: &Hub, repo: &str, job: Job) -> Result<Preview, HubError> {
+    hub.preview(repo, None, &job).await
+}
+
 /// The verdict on a model before it is downloaded, or on an installed one, with the sum.
 fn check(hub: &Hub, repo: &str, context: u64, output: &Output) -> Outcome {
     let machine = machine::for_fit();
@@ -174,15 +178,9 @@ fn check(hub: &Hub, repo: &str, context: u64, output: &Output) -> Outcome {
     let model = match installed {
         Some(row) => fit::Model::from_config(&row.folder.config, row.folder.weight_bytes, 16),
         None => {
-            let info = engine::runtime()?.block_on(engine::with_progress(output, repo, |job: Job| async move {
-                hub.info(repo, None, &job).await
-            }))?;
-            let kv = registry::find(repo).and_then(|row| row.kv_bytes);
-            fit::Model {
-                weight_bytes: info.weight_bytes(),
-                kv_per_token: kv,
-                ..fit::Model::default()
-            }
+            let preview = engine::runtime()?.block_on(engine::with_progress(output, repo, |job| preview(hub, repo, job)))?;
+            preview.check_loadable()?;
+            preview.model(16)
         }
     };
     let fit = fit::judge(&model, &machine, context);

@@ -13,8 +13,9 @@ pub struct Hub {
     pub places: Places,
     pub(crate) net: Network,
     pub(crate) python: PathBuf,
-    /// The Python package index, asked where there is no pip.
-    pub(crate) index: String,
+    /// The Python package index that `PIP_INDEX_URL` names, asked where there is no pip; which one is pip's own default only
+    /// pip knows.
+    pub(crate) index: Option<String>,
 }
 
 impl Hub {
@@ -40,7 +41,7 @@ impl Hub {
         Self {
             net: Network::from_vars(&hf_home, home, var),
             python: set("MLX_DSPARK_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from),
-            index: set("PIP_INDEX_URL").unwrap_or_else(|| crate::pip::INDEX.to_owned()),
+            index: set("PIP_INDEX_URL"),
             places,
         }
     }

@@ -10,8 +10,6 @@ use std::{
 };
 use tokio::process::Command;
 
-/// The public package index.
-pub(crate) const INDEX: &str = "https://pypi.org/simple";
 
 /// A pinned Python package with one pure wheel.
 #[derive(Debug, Clone, Copy)]

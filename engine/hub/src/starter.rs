@@ -178,7 +178,10 @@ impl Hub {
                 None => return Ok(false),
             },
             Way::Report => pip::locate(&self.python, PACKAGE, job).await?,
-            Way::Index => pip::locate_without_pip(self.net.client()?, &self.index, PACKAGE, job).await?,
+            Way::Index => match &self.index {
+                Some(index) => pip::locate_without_pip(self.net.client()?, index, PACKAGE, job).await?,
+                None => return Ok(false),
+            },
         };
         let (url, sha256) = match found {
             Wheel::Address { url, sha256 } => (url, sha256),

@@ -12,11 +12,13 @@ use std::{
 };
 use tokio::sync::mpsc::error::TrySendError;
 
+type Answer = dyn Fn(&crate::Request) -> Result<String> + Send + Sync;
+
 /// What the double says. Text is split into words, one token each.
 #[derive(Clone)]
 pub struct Script {
     /// The answer to a request; an `Err` becomes [`Event::Failed`].
-    pub answer: Arc<dyn Fn(&crate::Request) -> Result<String> + Send + Sync>,
+    pub answer: Arc<Answer>,
     /// Tokens a second; 0 is as fast as the reader reads.
     pub rate: f64,
     /// Wait before the first token.
@@ -37,6 +39,7 @@ impl Script {
         }
     }
 
+    #[must_use]
     pub fn at(mut self, tokens_per_sec: f64) -> Self {
         self.rate = tokens_per_sec;
         self
@@ -57,14 +60,15 @@ impl PromptCodec for Words {
     }
 
     fn render(&self, messages: &[Message], _options: &TemplateOptions) -> Result<String> {
-        Ok(messages
+        let lines = messages
             .iter()
-            .map(|message| format!("{:?}: {}\n", message.role, message.content))
-            .collect())
+            .map(|message| [&format!("{:?}", message.role), ": ", &message.content, "\n"].concat());
+        Ok(lines.collect())
     }
 
     fn decode(&self, ids: &[u32]) -> String {
-        ids.iter().map(|id| format!("w{id} ")).collect()
+        let words: Vec<String> = ids.iter().map(|id| format!("w{id}")).collect();
+        words.join(" ")
     }
 }
 
@@ -78,7 +82,7 @@ pub fn start(script: Script) -> EngineHandle {
             state: Snapshot::default(),
             seq: 0,
         }
-        .run()
+        .run();
     });
     handle
 }
@@ -95,7 +99,7 @@ impl Double {
         self.set_model(self.script.loaded.then(|| model_info("double")));
         while let Some(command) = self.worker.commands.blocking_recv() {
             match command {
-                Command::Generate(command) => self.generate(command),
+                Command::Generate(command) => self.generate(*command),
                 Command::Load(load) => {
                     let info = model_info(&load.request.name);
                     self.set_model(Some(info.clone()));

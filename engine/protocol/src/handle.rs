@@ -1,4 +1,6 @@
-use crate::{EngineError, Event, LoadEvent, LoadRequest, Message, Prompt, Request, Result, RoundRing, SamplingDefaults, Snapshot, TemplateOptions};
+use crate::{
+    EngineError, Event, LoadEvent, LoadRequest, Message, Prompt, Request, Result, RoundRing, SamplingDefaults, Snapshot, TemplateOptions,
+};
 use arc_swap::ArcSwapOption;
 use std::sync::{
     Arc,
@@ -27,7 +29,7 @@ pub trait PromptCodec: Send + Sync {
 
 /// What the worker is told.
 pub enum Command {
-    Generate(GenerateCommand),
+    Generate(Box<GenerateCommand>),
     Load(LoadCommand),
     Unload { done: tokio::sync::oneshot::Sender<Result<()>> },
     Shutdown,
@@ -112,7 +114,7 @@ impl EngineHandle {
             cancel: cancel.clone(),
             submitted: std::time::Instant::now(),
         };
-        self.send(Command::Generate(command))?;
+        self.send(Command::Generate(Box::new(command)))?;
         let mut live = self.live();
         live.retain(|(_, token)| !token.is_cancelled());
         live.push((id, cancel.clone()));

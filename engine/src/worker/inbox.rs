@@ -172,6 +172,7 @@ impl Inbox {
     fn take(&mut self, command: Command, board: &mut Board) {
         let job = match command {
             Command::Generate(command) => {
+                let command = *command;
                 board.now.totals.requests += 1;
                 let queued = self.requests().count();
                 if queued >= self.limit {
