@@ -9,6 +9,9 @@ use crate::{
 };
 use mlx_rs::{Array, Dtype, error::Exception, memory, transforms};
 
+/// Prompt tokens after which MLX's spare buffers are given back; small chunks reuse them until then.
+const RELEASE_EVERY: usize = 2048;
+
 /// A drawn token that the device may still be computing.
 pub(crate) struct Drawn {
     /// `[1, 1]` u32.
@@ -58,8 +61,12 @@ impl<'a> Sequence<'a> {
     pub(crate) fn prefill(&mut self, tokens: &[u32]) -> Result<(), Exception> {
         self.forward(&ids(tokens), Logits::None)?;
         transforms::eval(self.cache.arrays())?;
+        let before = self.fed.len() / RELEASE_EVERY;
         self.fed.extend(tokens);
-        memory::clear_cache()
+        if self.fed.len() / RELEASE_EVERY > before {
+            memory::clear_cache()?;
+        }
+        Ok(())
     }
 
     /// Feeds the last tokens of the prompt and schedules the draw of the first token.
