@@ -46,7 +46,7 @@ case "$(uname -s)" in
     *) fail "only macOS and Linux are supported" ;;
 esac
 
-command -v cargo >/dev/null || fail "Rust is missing: install it from https://rustup.rs, then run this again"
+command -v cargo >/dev/null || fail "Rust is missing: install it with rustup, then run this again"
 version=$(rustc --version | awk '{print $2}')
 printf '1.95.0\n%s\n' "${version%%-*}" | sort -V -C || fail "rustc $version is too old: 1.95 or newer is needed ('rustup update stable')"
 command -v python3 >/dev/null || fail "python3 is missing"
