@@ -29,4 +29,4 @@ macos-check:
 
 screenshots:
 	@packaging/setup.sh test
-	assets/screenshots/make.sh
+	packaging/screenshots.sh
