@@ -46,7 +46,7 @@ fn exp(x: f32) -> f32 {
     let shifted = clamped * std::f32::consts::LOG2_E + ROUND;
     let n = shifted - ROUND;
     // ln 2 in two parts, the first exact in few bits.
-    let r = clamped - n * 0.693_359_375 + n * 2.121_944_4e-4;
+    let r = clamped - n * 0.693_359_4 + n * 2.121_944_4e-4;
     let mut p = 1.987_569_1e-4;
     p = p * r + 1.398_199_9e-3;
     p = p * r + 8.333_452e-3;

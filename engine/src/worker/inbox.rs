@@ -13,9 +13,8 @@ use tokio::{
 };
 
 /// One thing to do, in order of arrival.
-#[allow(clippy::large_enum_variant)]
 pub(crate) enum Job {
-    Generate(GenerateCommand),
+    Generate(Box<GenerateCommand>),
     Load(LoadCommand),
     Unload(oneshot::Sender<Result<()>>),
 }
@@ -172,7 +171,6 @@ impl Inbox {
     fn take(&mut self, command: Command, board: &mut Board) {
         let job = match command {
             Command::Generate(command) => {
-                let command = *command;
                 board.now.totals.requests += 1;
                 let queued = self.requests().count();
                 if queued >= self.limit {
@@ -224,7 +222,7 @@ impl Inbox {
 
     fn requests(&self) -> impl Iterator<Item = &GenerateCommand> {
         self.waiting.iter().filter_map(|waiting| match &waiting.job {
-            Job::Generate(command) => Some(command),
+            Job::Generate(command) => Some(&**command),
             _ => None,
         })
     }
