@@ -5,12 +5,17 @@
 //! so other work on the machine disturbs them less; measure beside a peer in turns.
 #![allow(clippy::print_stdout)]
 
-use mlx_cpu::{embed, linear, linear_plus, norm_linear, settle, swiglu_linear, threads, Attention, KvCache, Mask, Positions, Result, Rope, Weight};
+use mlx_cpu::{
+    Attention, KvCache, Mask, Positions, Result, Rope, Weight, embed, linear, linear_plus, norm_linear, settle, swiglu_linear, threads,
+};
 use mlx_rs::{
-    ops::{self, indexing::{argmax, TryIndexOp}},
+    Array, Dtype,
+    ops::{
+        self,
+        indexing::{TryIndexOp, argmax},
+    },
     random,
     transforms::{async_eval, eval},
-    Array, Dtype,
 };
 
 const LAYERS: usize = 30;
@@ -65,7 +70,10 @@ fn random_weight(n: i32, k: i32, bits: i32, group: i32) -> Result<Weight> {
 
 fn table() -> Result<()> {
     println!("linear, CPU ms a call (x f32, one row of weights an output)");
-    println!("{:>6} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}  GFLOP/s at 1 and 512 rows", "bits", "N x K", "1", "2", "4", "8", "64", "512");
+    println!(
+        "{:>6} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}  GFLOP/s at 1 and 512 rows",
+        "bits", "N x K", "1", "2", "4", "8", "64", "512"
+    );
     for (bits, group) in [(4, 32), (4, 64), (8, 32), (16, 0)] {
         for (n, k) in [(3072, 576), (576, 1536), (2048, 2048)] {
             let weight = random_weight(n, k, bits, group)?;
@@ -77,8 +85,14 @@ fn table() -> Result<()> {
             }
             let rate = |i: usize, m: f64| 2e-9 * m * f64::from(n) * f64::from(k) / times[i];
             let name = if group > 0 { format!("{bits}/{group}") } else { "bf16".into() };
-            let columns: String = times.iter().map(|t| format!(" {:>9.4}", t * 1e3)).collect();
-            println!("{name:>6} {:>12}{columns}  {:.1} {:.1}", format!("{n} x {k}"), rate(0, 1.0), rate(5, 512.0));
+            let columns: Vec<String> = times.iter().map(|t| format!("{:>9.4}", t * 1e3)).collect();
+            let columns = columns.join(" ");
+            println!(
+                "{name:>6} {:>12}{columns:>60}  {:.1} {:.1}",
+                format!("{n} x {k}"),
+                rate(0, 1.0),
+                rate(5, 512.0)
+            );
         }
     }
     Ok(())
@@ -103,15 +117,31 @@ impl Model {
     fn new() -> Result<Self> {
         let ones = || -> Result<Array> { ops::ones::<f32>(&[WIDTH]) };
         let layer = || -> Result<Layer> {
-            let [qkv, out, gate_up, down] = [(960, WIDTH), (WIDTH, WIDTH), (2 * HIDDEN, WIDTH), (WIDTH, HIDDEN)].map(|(n, k)| random_weight(n, k, 4, 32));
-            Ok(Layer { norms: [ones()?, ones()?], qkv: qkv?, out: out?, gate_up: gate_up?, down: down? })
+            let [qkv, out, gate_up, down] =
+                [(960, WIDTH), (WIDTH, WIDTH), (2 * HIDDEN, WIDTH), (WIDTH, HIDDEN)].map(|(n, k)| random_weight(n, k, 4, 32));
+            Ok(Layer {
+                norms: [ones()?, ones()?],
+                qkv: qkv?,
+                out: out?,
+                gate_up: gate_up?,
+                down: down?,
+            })
         };
         let rope = Some(Rope::with_base(1e5, 64, false));
         Ok(Self {
             table: random_weight(VOCABULARY, WIDTH, 8, 32)?,
             norm: ones()?,
             layers: (0..LAYERS).map(|_| layer()).collect::<Result<_>>()?,
-            attention: Attention { heads: 9, kv_heads: 3, dim: 64, scale: None, q_norm: None, k_norm: None, rope, sinks: None },
+            attention: Attention {
+                heads: 9,
+                kv_heads: 3,
+                dim: 64,
+                scale: None,
+                q_norm: None,
+                k_norm: None,
+                rope,
+                sinks: None,
+            },
         })
     }
 
@@ -146,7 +176,10 @@ impl Model {
 fn decoder() -> Result<()> {
     let model = Model::new()?;
     let huge = settle(model.weights())?;
-    println!("\ndecoder of 30 layers (576 wide, 9 heads over 3, 4-bit groups of 32, 8-bit table of 49152), {} MB on huge pages, tokens per CPU second", huge / 1_000_000);
+    println!(
+        "\ndecoder of 30 layers (576 wide, 9 heads over 3, 4-bit groups of 32, 8-bit table of 49152), {} MB on huge pages, tokens per CPU second",
+        huge / 1_000_000
+    );
     println!("{:>8} {:>9} {:>9}", "context", "prefill", "decode");
     for (prompt, count, rounds) in [(32, 64, 5), (512, 32, 3), (2048, 16, 1)] {
         let ids: Vec<i32> = (0..prompt).map(|i| 1000 + i * 37 % 20_000).collect();
@@ -168,7 +201,11 @@ fn decoder() -> Result<()> {
             eval([&next])?;
             decode.push(cpu() - start);
         }
-        println!("{prompt:>8} {:>9.1} {:>9.1}", f64::from(prompt) / median(prefill), f64::from(count) / median(decode));
+        println!(
+            "{prompt:>8} {:>9.1} {:>9.1}",
+            f64::from(prompt) / median(prefill),
+            f64::from(count) / median(decode)
+        );
     }
     println!("\nverify after 32 tokens, CPU ms and the cost against one row");
     let widths = [1, 2, 3, 4, 5, 8, 16, 32];
@@ -181,7 +218,9 @@ fn decoder() -> Result<()> {
             let start = cpu();
             eval([&model.forward(&block, &mut caches, true)?])?;
             times.push(cpu() - start);
-            caches.iter_mut().for_each(|cache| cache.trim(32));
+            for cache in &mut caches {
+                cache.trim(32);
+            }
         }
     }
     let times: Vec<f64> = times.into_iter().map(median).collect();

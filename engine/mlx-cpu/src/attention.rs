@@ -1,11 +1,12 @@
 //! Attention over a [`KvCache`], with the masks of chains, windows and draft trees.
 
 use crate::{
-    host::{self, ours, Output},
+    KvCache, Positions, Result, Rope,
+    host::{self, Output, ours},
     kernel::step::{self as kernel, Params},
-    rms_norm, stock, KvCache, Positions, Result, Rope,
+    rms_norm, stock,
 };
-use mlx_rs::{error::Exception, ops, Array, Dtype};
+use mlx_rs::{Array, Dtype, error::Exception, ops};
 
 /// What a row may see. Rows are the last `L` positions of the cache.
 #[derive(Debug, Clone, Copy)]
@@ -69,12 +70,22 @@ pub fn attend(q: &Array, cache: &KvCache, mask: Mask, scale: Option<f32>, sinks:
     };
     let [kb, hkv, total, kd] = stock::four(&k)?;
     if kb != b || kd != d || hkv == 0 || h % hkv != 0 || l > total {
-        return Err(Exception::custom(format!("attend: queries {:?} do not fit keys {:?}", q.shape(), k.shape())));
+        return Err(Exception::custom(format!(
+            "attend: queries {:?} do not fit keys {:?}",
+            q.shape(),
+            k.shape()
+        )));
     }
     let scale = scale.unwrap_or_else(|| 1.0 / (d as f32).sqrt());
     let exact = |a: &&Array| a.dtype() == Dtype::Float32;
     if ours() && stock::float(q) && v.dim(-1) == d && sinks.as_ref().is_none_or(exact) {
-        let mut params = Params { heads: i64::from(h), kv_heads: i64::from(hkv), scale, sinks: sinks.is_some(), ..Params::default() };
+        let mut params = Params {
+            heads: i64::from(h),
+            kv_heads: i64::from(hkv),
+            scale,
+            sinks: sinks.is_some(),
+            ..Params::default()
+        };
         mask.describe(&mut params, b, l, total - l)?;
         let inputs: Vec<_> = [q, &k, &v].into_iter().chain(sinks).collect();
         return host::op1(c"CpuAttend", kernel::attend, &inputs, q.shape(), q.dtype(), &params.numbers());
@@ -109,15 +120,23 @@ impl Attention {
     pub fn step(&self, qkv: &Array, cache: &mut KvCache, positions: Positions, mask: Mask) -> Result<Array> {
         let (h, hkv, d) = (self.heads, self.kv_heads, self.dim);
         let &[b, l, width] = qkv.shape() else {
-            return Err(Exception::custom(format!("Attention: projections are [B, L, width], not {:?}", qkv.shape())));
+            return Err(Exception::custom(format!(
+                "Attention: projections are [B, L, width], not {:?}",
+                qkv.shape()
+            )));
         };
         if hkv <= 0 || h % hkv != 0 || width != (h + 2 * hkv) * d {
-            return Err(Exception::custom(format!("Attention: {width} projections for {h} and 2 x {hkv} heads of {d}")));
+            return Err(Exception::custom(format!(
+                "Attention: {width} projections for {h} and 2 x {hkv} heads of {d}"
+            )));
         }
         if let Some(y) = self.kernel_step(qkv, cache, positions, mask)? {
             return Ok(y);
         }
-        let parts = qkv.reshape(&[b, l, h + 2 * hkv, d])?.transpose_axes(&[0, 2, 1, 3])?.split_at_indices(&[h, h + hkv], 1)?;
+        let parts = qkv
+            .reshape(&[b, l, h + 2 * hkv, d])?
+            .transpose_axes(&[0, 2, 1, 3])?
+            .split_at_indices(&[h, h + hkv], 1)?;
         let turned = |x: &Array, norm: &Option<(Array, f32)>| -> Result<Array> {
             let x = match norm {
                 Some((w, eps)) => rms_norm(x, Some(w), *eps)?,
@@ -157,10 +176,29 @@ impl Attention {
         }
         let (keys, values) = cache.room(l, [b, self.kv_heads, self.dim], self.dim)?;
         let (cache_shape, cache_type) = (keys.shape().to_vec(), keys.dtype());
-        let norms = [&self.q_norm, &self.k_norm].into_iter().filter_map(|norm| norm.as_ref().map(|(w, _)| w));
-        let inputs: Vec<&Array> = [qkv, &keys, &values].into_iter().chain(&table).chain(norms).chain(&self.sinks).collect();
-        let kept = |donor| Output { shape: &cache_shape, dtype: cache_type, donor: Some(donor) };
-        let outputs = [Output { shape: &[b, l, self.heads * self.dim], dtype: qkv.dtype(), donor: None }, kept(1), kept(2)];
+        let norms = [&self.q_norm, &self.k_norm]
+            .into_iter()
+            .filter_map(|norm| norm.as_ref().map(|(w, _)| w));
+        let inputs: Vec<&Array> = [qkv, &keys, &values]
+            .into_iter()
+            .chain(&table)
+            .chain(norms)
+            .chain(&self.sinks)
+            .collect();
+        let kept = |donor| Output {
+            shape: &cache_shape,
+            dtype: cache_type,
+            donor: Some(donor),
+        };
+        let outputs = [
+            Output {
+                shape: &[b, l, self.heads * self.dim],
+                dtype: qkv.dtype(),
+                donor: None,
+            },
+            kept(1),
+            kept(2),
+        ];
         let made = host::op(c"CpuAttention", kernel::step, &inputs, outputs, &params.numbers());
         let [y, new_keys, new_values] = match made {
             Ok(made) => made,

@@ -1,7 +1,7 @@
 //! Keys and values of one attention layer, in place.
 
-use crate::{stock, Result};
-use mlx_rs::{error::Exception, Array, Dtype};
+use crate::{Result, stock};
+use mlx_rs::{Array, Dtype, error::Exception};
 
 /// Preallocated keys and values, `[B, Hkv, capacity, D]` each.
 ///
@@ -18,14 +18,24 @@ pub struct KvCache {
 impl KvCache {
     /// An empty cache of `dtype` (f32, f16 or bf16) that grows by at least `step` positions. The first append fixes the shape.
     pub fn new(dtype: Dtype, step: i32) -> Self {
-        Self { arrays: None, len: 0, dtype, step: step.max(1) }
+        Self {
+            arrays: None,
+            len: 0,
+            dtype,
+            step: step.max(1),
+        }
     }
 
     /// A cache that begins with `keys` and `values`, `[B, Hkv, len, D]` (a restored prefix).
     pub fn from_arrays(keys: Array, values: Array, step: i32) -> Result<Self> {
         let [.., len, _] = stock::four(&keys)?;
         stock::four(&values)?;
-        Ok(Self { len, dtype: keys.dtype(), step: step.max(1), arrays: Some((keys, values)) })
+        Ok(Self {
+            len,
+            dtype: keys.dtype(),
+            step: step.max(1),
+            arrays: Some((keys, values)),
+        })
     }
 
     /// Positions held.
@@ -69,7 +79,11 @@ impl KvCache {
         let [b, h, l, d] = stock::four(k)?;
         let [vb, vh, vl, dv] = stock::four(v)?;
         if [vb, vh, vl] != [b, h, l] {
-            return Err(Exception::custom(format!("KvCache: keys {:?} and values {:?} differ", k.shape(), v.shape())));
+            return Err(Exception::custom(format!(
+                "KvCache: keys {:?} and values {:?} differ",
+                k.shape(),
+                v.shape()
+            )));
         }
         let (keys, values) = self.room(l, [b, h, d], dv)?;
         let (from, to) = (self.len, self.len + l);
@@ -83,7 +97,9 @@ impl KvCache {
         if let Some((k, v)) = &self.arrays {
             let (ks, vs) = (k.shape(), v.shape());
             if [ks[0], ks[1], ks[3], vs[3]] != [b, h, d, dv] {
-                return Err(Exception::custom(format!("KvCache: holds {ks:?}, was given keys of {b} x {h} heads of {d}")));
+                return Err(Exception::custom(format!(
+                    "KvCache: holds {ks:?}, was given keys of {b} x {h} heads of {d}"
+                )));
             }
         }
         // An eighth more than needed keeps the copying of a long generation linear.
@@ -92,7 +108,10 @@ impl KvCache {
         match self.arrays.take() {
             Some((k, v)) if k.shape()[2] >= needed => Ok((k, v)),
             Some((k, v)) => Ok((stock::grow(&k, self.len, capacity)?, stock::grow(&v, self.len, capacity)?)),
-            None => Ok((stock::zeros(&[b, h, capacity, d], self.dtype)?, stock::zeros(&[b, h, capacity, dv], self.dtype)?)),
+            None => Ok((
+                stock::zeros(&[b, h, capacity, d], self.dtype)?,
+                stock::zeros(&[b, h, capacity, dv], self.dtype)?,
+            )),
         }
     }
 
@@ -113,7 +132,10 @@ impl KvCache {
         let mut last = -1;
         for &node in path {
             if node <= last || base + node >= self.len {
-                return Err(Exception::custom(format!("KvCache: path {path:?} from {base} does not increase within {} positions", self.len)));
+                return Err(Exception::custom(format!(
+                    "KvCache: path {path:?} from {base} does not increase within {} positions",
+                    self.len
+                )));
             }
             last = node;
         }

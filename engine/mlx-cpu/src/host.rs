@@ -2,11 +2,11 @@
 #![allow(unsafe_code)]
 
 use crate::Result;
-use mlx_rs::{error::Exception, Array, Device, DeviceType, Dtype, Stream};
+use mlx_rs::{Array, Device, DeviceType, Dtype, Stream, error::Exception};
 use mlx_sys::mlx_host_view as View;
 use std::{
     cell::OnceCell,
-    ffi::{c_char, CStr},
+    ffi::{CStr, c_char},
     sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed},
 };
 
@@ -30,10 +30,12 @@ pub fn backend() -> Backend {
         3 => Backend::Metal,
         _ => {
             // try_default also installs mlx-rs's error handler: without one, MLX's errors would abort.
-            let gpu = Device::try_default().and_then(|d| d.get_type()).is_ok_and(|kind| matches!(kind, DeviceType::Gpu));
+            let gpu = Device::try_default()
+                .and_then(|d| d.get_type())
+                .is_ok_and(|kind| matches!(kind, DeviceType::Gpu));
             let mut cuda = false;
             // SAFETY: writes one bool.
-            unsafe { mlx_sys::mlx_cuda_is_available(&mut cuda) };
+            unsafe { mlx_sys::mlx_cuda_is_available(&raw mut cuda) };
             let found = if !gpu {
                 Backend::Cpu
             } else if cuda {
@@ -41,7 +43,13 @@ pub fn backend() -> Backend {
             } else {
                 Backend::Metal
             };
-            KNOWN.store([Backend::Cpu, Backend::Cuda, Backend::Metal].iter().position(|b| *b == found).map_or(0, |i| i as u8 + 1), Relaxed);
+            KNOWN.store(
+                [Backend::Cpu, Backend::Cuda, Backend::Metal]
+                    .iter()
+                    .position(|b| *b == found)
+                    .map_or(0, |i| i as u8 + 1),
+                Relaxed,
+            );
             found
         }
     }
@@ -76,7 +84,13 @@ pub(crate) struct Output<'a> {
 pub(crate) type Kernel = unsafe extern "C" fn(*const View, usize, *const View, usize, *const i64, usize, *mut c_char, usize) -> i32;
 
 /// An operation of MLX's graph that `kernel` computes, with as many results as `outputs`.
-pub(crate) fn op<const N: usize>(name: &'static CStr, kernel: Kernel, inputs: &[&Array], outputs: [Output; N], params: &[i64]) -> Result<[Array; N]> {
+pub(crate) fn op<const N: usize>(
+    name: &'static CStr,
+    kernel: Kernel,
+    inputs: &[&Array],
+    outputs: [Output; N],
+    params: &[i64],
+) -> Result<[Array; N]> {
     let handles: Vec<_> = inputs.iter().map(|a| a.as_ptr()).collect();
     let outputs = outputs.map(|o| mlx_sys::mlx_host_output {
         shape: o.shape.as_ptr(),
@@ -101,7 +115,11 @@ pub(crate) fn op<const N: usize>(name: &'static CStr, kernel: Kernel, inputs: &[
                 stream.as_ptr(),
             );
             let made = made.map(|a| Array::from_ptr(a));
-            if status == 0 { Ok(made) } else { Err(Exception::custom(format!("{}: MLX refused the operation", name.to_string_lossy()))) }
+            if status == 0 {
+                Ok(made)
+            } else {
+                Err(Exception::custom(format!("{}: MLX refused the operation", name.to_string_lossy())))
+            }
         }
     })
 }
@@ -118,7 +136,7 @@ pub(crate) fn slice_update(a: &Array, update: &Array, start: &[i32; 4], stop: &[
         unsafe {
             let mut out = mlx_sys::mlx_array_new();
             let status = mlx_sys::mlx_slice_update(
-                &mut out,
+                &raw mut out,
                 a.as_ptr(),
                 update.as_ptr(),
                 start.as_ptr(),
@@ -130,7 +148,11 @@ pub(crate) fn slice_update(a: &Array, update: &Array, start: &[i32; 4], stop: &[
                 stream.as_ptr(),
             );
             let out = Array::from_ptr(out);
-            if status == 0 { Ok(out) } else { Err(Exception::custom(format!("cannot write {:?} into {:?}", update.shape(), a.shape()))) }
+            if status == 0 {
+                Ok(out)
+            } else {
+                Err(Exception::custom(format!("cannot write {:?} into {:?}", update.shape(), a.shape())))
+            }
         }
     })
 }

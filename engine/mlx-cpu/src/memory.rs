@@ -1,8 +1,8 @@
 //! Weights on huge pages.
 #![allow(unsafe_code)]
 
-use crate::{backend, Backend, Result};
-use mlx_rs::{transforms::eval, Array};
+use crate::{Backend, Result, backend};
+use mlx_rs::{Array, transforms::eval};
 
 /// A huge page on x86-64 and on arm64 with pages of 4 KiB.
 #[cfg(target_os = "linux")]

@@ -1,12 +1,12 @@
 //! Root-mean-square norm and the gated activation of a feed-forward block.
 
 use crate::{
+    Result,
     host::{self, ours},
     kernel::elementwise as kernel,
     stock::float,
-    Result,
 };
-use mlx_rs::{error::Exception, fast, nn, ops, Array};
+use mlx_rs::{Array, error::Exception, fast, nn, ops};
 
 /// `x / sqrt(mean(x²) + eps) * w` over the last axis. `x`: `[.., K]`, `w`: `[K]`; the result has the shape and dtype of `x`.
 ///
@@ -14,7 +14,14 @@ use mlx_rs::{error::Exception, fast, nn, ops, Array};
 pub fn rms_norm(x: &Array, w: Option<&Array>, eps: f32) -> Result<Array> {
     if ours() && float(x) && w.is_none_or(float) && x.ndim() <= 6 {
         let inputs: Vec<_> = [x].into_iter().chain(w).collect();
-        return host::op1(c"CpuRmsNorm", kernel::norm, &inputs, x.shape(), x.dtype(), &[i64::from(eps.to_bits())]);
+        return host::op1(
+            c"CpuRmsNorm",
+            kernel::norm,
+            &inputs,
+            x.shape(),
+            x.dtype(),
+            &[i64::from(eps.to_bits())],
+        );
     }
     let y = fast::rms_norm(x, w, eps)?;
     if y.dtype() == x.dtype() { Ok(y) } else { y.as_dtype(x.dtype()) }
@@ -23,7 +30,10 @@ pub fn rms_norm(x: &Array, w: Option<&Array>, eps: f32) -> Result<Array> {
 /// `silu(gate) * up` where `gate_up`: `[.., 2H]` holds the gate in its first half. The result is `[.., H]`.
 pub fn swiglu(gate_up: &Array) -> Result<Array> {
     if gate_up.ndim() == 0 || gate_up.dim(-1) % 2 != 0 {
-        return Err(Exception::custom(format!("swiglu: {:?} is not a gate and as much beside it", gate_up.shape())));
+        return Err(Exception::custom(format!(
+            "swiglu: {:?} is not a gate and as much beside it",
+            gate_up.shape()
+        )));
     }
     if ours() && float(gate_up) && gate_up.ndim() <= 6 {
         let mut shape = gate_up.shape().to_vec();

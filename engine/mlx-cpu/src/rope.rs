@@ -1,11 +1,12 @@
 //! Rotary position embedding from per-pair frequencies.
 
 use crate::{
+    Result,
     host::{self, ours},
     kernel::step::{self as kernel, Params},
-    stock, Result,
+    stock,
 };
-use mlx_rs::{error::Exception, fast, ops, Array};
+use mlx_rs::{Array, error::Exception, fast, ops};
 use std::cell::RefCell;
 
 /// Where the rows of a sequence stand.
@@ -50,12 +51,21 @@ impl Rope {
     pub fn new(inv_freq: &[f32], traditional: bool, input_scale: f32) -> Self {
         let periods: Vec<f32> = inv_freq.iter().map(|f| 1.0 / f).collect();
         let pairs = inv_freq.len() as i32;
-        Self { periods: Array::from_slice(&periods, &[pairs]), inv_freq: inv_freq.to_vec(), dims: 2 * pairs, traditional, input_scale, table: RefCell::new(None) }
+        Self {
+            periods: Array::from_slice(&periods, &[pairs]),
+            inv_freq: inv_freq.to_vec(),
+            dims: 2 * pairs,
+            traditional,
+            input_scale,
+            table: RefCell::new(None),
+        }
     }
 
     /// The usual frequencies, `base^(-2i/dims)`.
     pub fn with_base(base: f32, dims: i32, traditional: bool) -> Self {
-        let inv_freq: Vec<f32> = (0..dims / 2).map(|i| f64::from(base).powf(-2.0 * f64::from(i) / f64::from(dims)) as f32).collect();
+        let inv_freq: Vec<f32> = (0..dims / 2)
+            .map(|i| f64::from(base).powf(-2.0 * f64::from(i) / f64::from(dims)) as f32)
+            .collect();
         Self::new(&inv_freq, traditional, 1.0)
     }
 
@@ -70,7 +80,12 @@ impl Rope {
             let [b, _, l, _] = stock::four(x)?;
             let positions = positions.rows(b, l)?;
             let table = self.table(&positions)?;
-            let params = Params { turned: true, traditional: self.traditional, positions, ..Params::default() };
+            let params = Params {
+                turned: true,
+                traditional: self.traditional,
+                positions,
+                ..Params::default()
+            };
             return host::op1(c"CpuRope", kernel::rope, &[x, &table], x.shape(), x.dtype(), &params.numbers());
         }
         let x = &self.scaled(x)?;

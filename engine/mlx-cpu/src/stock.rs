@@ -1,15 +1,17 @@
 //! The same operations composed of MLX's own: for Metal and CUDA, and wherever a kernel does not apply.
 
-use crate::{host, Mask, Result};
+use crate::{Mask, Result, host};
 use mlx_rs::{
+    Array, Dtype,
     error::Exception,
     fast::{self, ScaledDotProductAttentionMask},
     ops::{self, indexing::TryIndexOp},
-    Array, Dtype,
 };
 
 pub(crate) fn four(a: &Array) -> Result<[i32; 4]> {
-    a.shape().try_into().map_err(|_| Exception::custom(format!("expected [B, H, L, D], not {:?}", a.shape())))
+    a.shape()
+        .try_into()
+        .map_err(|_| Exception::custom(format!("expected [B, H, L, D], not {:?}", a.shape())))
 }
 
 /// Of a type that kernels read.
@@ -34,14 +36,22 @@ pub(crate) fn zeros(shape: &[i32], dtype: Dtype) -> Result<Array> {
 
 /// Positions `from..to` of `[B, H, positions, D]`.
 pub(crate) fn positions(a: &Array, from: i32, to: i32) -> Result<Array> {
-    if from == 0 && to == a.shape()[2] { Ok(a.clone()) } else { a.try_index((.., .., from..to)) }
+    if from == 0 && to == a.shape()[2] {
+        Ok(a.clone())
+    } else {
+        a.try_index((.., .., from..to))
+    }
 }
 
 /// The first `len` positions in an array with room for `capacity`.
 pub(crate) fn grow(a: &Array, len: i32, capacity: i32) -> Result<Array> {
     let [b, h, _, d] = four(a)?;
     let wide = zeros(&[b, h, capacity, d], a.dtype())?;
-    if len == 0 { Ok(wide) } else { write(wide, &positions(a, 0, len)?, 0, len) }
+    if len == 0 {
+        Ok(wide)
+    } else {
+        write(wide, &positions(a, 0, len)?, 0, len)
+    }
 }
 
 /// `rows` at positions `from..to`. The array is taken by value, so its buffer can be handed on.
@@ -50,7 +60,11 @@ pub(crate) fn write(a: Array, rows: &Array, from: i32, to: i32) -> Result<Array>
     if rows.shape() != [b, h, to - from, d] {
         return Err(Exception::custom(format!("KvCache: rows {:?} for {:?}", rows.shape(), a.shape())));
     }
-    let rows = if rows.dtype() == a.dtype() { rows.clone() } else { rows.as_dtype(a.dtype())? };
+    let rows = if rows.dtype() == a.dtype() {
+        rows.clone()
+    } else {
+        rows.as_dtype(a.dtype())?
+    };
     host::slice_update(&a, &rows, &[0, 0, from, 0], &[b, h, to, d])
 }
 
@@ -66,7 +80,9 @@ pub(crate) fn depths(parents: &[i32]) -> Result<Vec<i32>> {
     let mut depths = Vec::with_capacity(parents.len());
     for (i, &parent) in parents.iter().enumerate() {
         if parent >= i as i32 || parent < -1 {
-            return Err(Exception::custom(format!("Mask::Tree: node {i} has parent {parent}; parents come before their children")));
+            return Err(Exception::custom(format!(
+                "Mask::Tree: node {i} has parent {parent}; parents come before their children"
+            )));
         }
         depths.push(if parent < 0 { 0 } else { depths[parent as usize] + 1 });
     }
@@ -105,7 +121,13 @@ fn visible(mask: Mask, l: i32, total: i32) -> Result<Vec<bool>> {
 
 pub(crate) fn attend(q: &Array, k: &Array, v: &Array, mask: Mask, scale: f32, sinks: Option<&Array>) -> Result<Array> {
     let ([b, _, l, _], total) = (four(q)?, k.shape()[2]);
-    let cast = |a: &Array| if a.dtype() == q.dtype() { Ok(a.clone()) } else { a.as_dtype(q.dtype()) };
+    let cast = |a: &Array| {
+        if a.dtype() == q.dtype() {
+            Ok(a.clone())
+        } else {
+            a.as_dtype(q.dtype())
+        }
+    };
     let (k, v, sinks) = (cast(k)?, cast(v)?, sinks.map(cast).transpose()?);
     let sinks = sinks.as_ref();
     let whole = match mask {

@@ -1,11 +1,12 @@
 //! Weights of linear layers and their products.
 
 use crate::{
+    Result,
     host::{self, ours},
     kernel::product::{self as kernel, Layer},
-    rms_norm, swiglu, Result,
+    rms_norm, swiglu,
 };
-use mlx_rs::{error::Exception, ops, Array, Dtype};
+use mlx_rs::{Array, Dtype, error::Exception, ops};
 
 /// Weights of a linear layer, one row for each output.
 #[derive(Debug, Clone)]
@@ -42,7 +43,14 @@ impl Weight {
 
     /// Affine without a bias.
     pub fn affine(w: Array, scales: Array, biases: Array, group: i32, bits: i32) -> Self {
-        Self::Affine { w, scales, biases, group, bits, bias: None }
+        Self::Affine {
+            w,
+            scales,
+            biases,
+            group,
+            bits,
+            bias: None,
+        }
     }
 
     /// N.
@@ -69,7 +77,9 @@ impl Weight {
     pub fn arrays(&self) -> Vec<&Array> {
         match self {
             Self::Dense { w, bias } => [w].into_iter().chain(bias).collect(),
-            Self::Affine { w, scales, biases, bias, .. } => [w, scales, biases].into_iter().chain(bias).collect(),
+            Self::Affine {
+                w, scales, biases, bias, ..
+            } => [w, scales, biases].into_iter().chain(bias).collect(),
         }
     }
 
@@ -86,8 +96,15 @@ impl Weight {
             if some.is_empty() {
                 return Ok(Some(None));
             }
-            let same = some.len() == parts.len() && some.iter().all(|a| a.dtype() == some[0].dtype() && a.shape()[1..] == some[0].shape()[1..]);
-            if same { Ok(Some(Some(ops::concatenate(&some, 0)?))) } else { Ok(None) }
+            let same = some.len() == parts.len()
+                && some
+                    .iter()
+                    .all(|a| a.dtype() == some[0].dtype() && a.shape()[1..] == some[0].shape()[1..]);
+            if same {
+                Ok(Some(Some(ops::concatenate(&some, 0)?)))
+            } else {
+                Ok(None)
+            }
         };
         let kind = |w: &Self| match w {
             Self::Dense { .. } => (0, 0),
@@ -103,11 +120,20 @@ impl Weight {
         let scales = rows(|p| if let Self::Affine { scales, .. } = p { Some(scales) } else { None })?;
         let biases = rows(|p| if let Self::Affine { biases, .. } = p { Some(biases) } else { None })?;
         let bias = rows(Self::bias)?;
-        let (Some(Some(w)), Some(scales), Some(biases), Some(bias)) = (w, scales, biases, bias) else { return Ok(None) };
+        let (Some(Some(w)), Some(scales), Some(biases), Some(bias)) = (w, scales, biases, bias) else {
+            return Ok(None);
+        };
         Ok(match (scales, biases) {
             (Some(scales), Some(biases)) => {
                 let (group, bits) = kind(first);
-                Some(Self::Affine { w, scales, biases, group, bits, bias })
+                Some(Self::Affine {
+                    w,
+                    scales,
+                    biases,
+                    group,
+                    bits,
+                    bias,
+                })
             }
             _ => Some(Self::Dense { w, bias }),
         })
@@ -138,7 +164,14 @@ pub fn swiglu_linear(gate_up: &Array, weight: &Weight, residual: Option<&Array>)
 pub fn embed(ids: &Array, table: &Weight, dtype: Dtype) -> Result<Array> {
     let rows = match table {
         Weight::Dense { w, .. } => w.take_axis(ids, 0)?,
-        Weight::Affine { w, scales, biases, group, bits, .. } => {
+        Weight::Affine {
+            w,
+            scales,
+            biases,
+            group,
+            bits,
+            ..
+        } => {
             // In f32: MLX rounds to the dtype of the scales otherwise.
             let f32s = |a: &Array| a.take_axis(ids, 0)?.as_dtype(Dtype::Float32);
             ops::dequantize(w.take_axis(ids, 0)?, f32s(scales)?, &f32s(biases)?, *group, *bits)?
@@ -159,7 +192,10 @@ fn product(x: &Array, weight: &Weight, residual: Option<&Array>, before: Before)
     let (n, k) = (weight.outputs(), weight.inputs());
     let width = if matches!(before, Before::Swiglu) { 2 * k } else { k };
     if x.ndim() == 0 || x.dim(-1) != width {
-        return Err(Exception::custom(format!("linear: x is {:?}, the weights are {n} x {k}", x.shape())));
+        return Err(Exception::custom(format!(
+            "linear: x is {:?}, the weights are {n} x {k}",
+            x.shape()
+        )));
     }
     if !(ours() && fits(weight, x)) {
         let x = match before {
@@ -173,11 +209,23 @@ fn product(x: &Array, weight: &Weight, residual: Option<&Array>, before: Before)
     if let Some(last) = shape.last_mut() {
         *last = n;
     }
-    let mut layer = Layer { bias: weight.bias().is_some(), residual: residual.is_some(), swiglu: matches!(before, Before::Swiglu), ..Layer::default() };
+    let mut layer = Layer {
+        bias: weight.bias().is_some(),
+        residual: residual.is_some(),
+        swiglu: matches!(before, Before::Swiglu),
+        ..Layer::default()
+    };
     let mut inputs = vec![x];
     match weight {
         Weight::Dense { w, .. } => inputs.push(w),
-        Weight::Affine { w, scales, biases, group, bits, .. } => {
+        Weight::Affine {
+            w,
+            scales,
+            biases,
+            group,
+            bits,
+            ..
+        } => {
             (layer.bits, layer.group) = (i64::from(*bits), i64::from(*group));
             inputs.extend([w, scales, biases]);
         }
@@ -195,7 +243,14 @@ fn product(x: &Array, weight: &Weight, residual: Option<&Array>, before: Before)
 fn stock_product(x: &Array, weight: &Weight, residual: Option<&Array>) -> Result<Array> {
     let mut y = match weight {
         Weight::Dense { w, .. } => ops::matmul(x, w.t())?,
-        Weight::Affine { w, scales, biases, group, bits, .. } => ops::quantized_matmul(x, w, scales, biases, true, *group, *bits)?,
+        Weight::Affine {
+            w,
+            scales,
+            biases,
+            group,
+            bits,
+            ..
+        } => ops::quantized_matmul(x, w, scales, biases, true, *group, *bits)?,
     };
     for term in weight.bias().into_iter().chain(residual) {
         y = ops::add(&y, term)?;
@@ -208,9 +263,13 @@ fn fits(weight: &Weight, x: &Array) -> bool {
     let float = |a: &Array| matches!(a.dtype(), Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16);
     let weights = match weight {
         Weight::Dense { w, .. } => float(w) && w.ndim() == 2,
-        Weight::Affine { scales, biases, bits, group, .. } => {
-            float(scales) && scales.dtype() == biases.dtype() && [2, 4, 8].contains(bits) && [32, 64, 128].contains(group)
-        }
+        Weight::Affine {
+            scales,
+            biases,
+            bits,
+            group,
+            ..
+        } => float(scales) && scales.dtype() == biases.dtype() && [2, 4, 8].contains(bits) && [32, 64, 128].contains(group),
     };
     weights && float(x) && weight.bias().is_none_or(float) && x.ndim() <= 6 && x.size() > 0
 }

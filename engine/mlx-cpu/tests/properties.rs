@@ -1,8 +1,11 @@
 //! Kernels against plain f64 arithmetic, over shapes, types, strides and masks; and a row alone against the same row in company.
 //!
 //! The instruction set is the machine's best; `MLX_CPU_ISA=portable` (or `avx2`) runs the same tests on another.
-use mlx_cpu::{attend, linear, linear_plus, norm_linear, rms_norm, swiglu, swiglu2, swiglu_linear, Attention, KvCache, Mask, Positions, Rope, Weight};
-use mlx_rs::{ops, ops::indexing::TryIndexOp, random, Array, Dtype};
+#![allow(clippy::unwrap_used)]
+use mlx_cpu::{
+    Attention, KvCache, Mask, Positions, Rope, Weight, attend, linear, linear_plus, norm_linear, rms_norm, swiglu, swiglu_linear, swiglu2,
+};
+use mlx_rs::{Array, Dtype, ops, ops::indexing::TryIndexOp, random};
 use proptest::prelude::*;
 
 const TYPES: [Dtype; 3] = [Dtype::Float32, Dtype::Float16, Dtype::Bfloat16];
@@ -59,18 +62,42 @@ fn weight(n: i32, k: i32, format: (i32, i32), kind: Dtype, bias: bool) -> (Weigh
     let (w, scales, biases) = ops::quantize(&w, group, bits).unwrap();
     let f = |a: &Array| a.as_dtype(Dtype::Float32).unwrap();
     let full = floats(&ops::dequantize(&w, f(&scales), &f(&biases), group, bits).unwrap());
-    (Weight::Affine { w, scales, biases, group, bits, bias }, full)
+    (
+        Weight::Affine {
+            w,
+            scales,
+            biases,
+            group,
+            bits,
+            bias,
+        },
+        full,
+    )
 }
 
 /// `x wᵀ + bias`, x in rows of k.
 fn product(x: &[f64], full: &[f64], k: usize, bias: Option<&Array>) -> Vec<f64> {
     let bias = bias.map(floats);
-    x.chunks(k).flat_map(|x| full.chunks(k).enumerate().map(|(n, w)| x.iter().zip(w).map(|(a, b)| a * b).sum::<f64>() + bias.as_ref().map_or(0.0, |b| b[n])).collect::<Vec<_>>()).collect()
+    x.chunks(k)
+        .flat_map(|x| {
+            full.chunks(k)
+                .enumerate()
+                .map(|(n, w)| x.iter().zip(w).map(|(a, b)| a * b).sum::<f64>() + bias.as_ref().map_or(0.0, |b| b[n]))
+                .collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 fn normed(x: &[f64], w: Option<&[f64]>, eps: f64, k: usize) -> Vec<f64> {
     let scale = |row: &[f64]| 1.0 / (row.iter().map(|v| v * v).sum::<f64>() / k as f64 + eps).sqrt();
-    x.chunks(k).flat_map(|row| row.iter().enumerate().map(|(i, v)| v * scale(row) * w.map_or(1.0, |w| w[i])).collect::<Vec<_>>()).collect()
+    x.chunks(k)
+        .flat_map(|row| {
+            row.iter()
+                .enumerate()
+                .map(|(i, v)| v * scale(row) * w.map_or(1.0, |w| w[i]))
+                .collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 fn gated(gate: f64, up: f64) -> f64 {
@@ -78,7 +105,10 @@ fn gated(gate: f64, up: f64) -> f64 {
 }
 
 fn formats() -> impl Strategy<Value = (i32, i32)> {
-    let quantized = (prop::sample::select(vec![2, 3, 4, 5, 6, 8]), prop::sample::select(vec![32, 64, 128]));
+    let quantized = (
+        prop::sample::select(vec![2, 3, 4, 5, 6, 8]),
+        prop::sample::select(vec![32, 64, 128]),
+    );
     prop_oneof![1 => Just((0, 32)), 4 => quantized]
 }
 
@@ -182,12 +212,43 @@ struct Case {
 }
 
 fn cases() -> impl Strategy<Value = Case> {
-    let sizes = (1..3_i32, 1..4_i32, 1..6_i32, prop::sample::select(vec![8, 20, 32, 64, 80, 96, 128, 160, 192, 256]), 0..70_i32, 1..12_i32);
-    let kinds = (0..3_usize, 0..5_u8, 1..40_i32, prop::collection::vec(any::<prop::sample::Index>(), 12), any::<bool>(), any::<bool>(), any::<bool>());
-    (sizes, kinds).prop_map(|((batch, kv_heads, group, dim, context, len), (kind, mask, window, picks, sinks, norms, traditional))| {
-        let parents = (0..len).map(|i| picks[i as usize].index(i as usize + 1) as i32 - 1).collect();
-        Case { batch, kv_heads, group, dim, context, len, kind, mask, window, parents, sinks, norms, traditional }
-    })
+    let sizes = (
+        1..3_i32,
+        1..4_i32,
+        1..6_i32,
+        prop::sample::select(vec![8, 20, 32, 64, 80, 96, 128, 160, 192, 256]),
+        0..70_i32,
+        1..12_i32,
+    );
+    let kinds = (
+        0..3_usize,
+        0..5_u8,
+        1..40_i32,
+        prop::collection::vec(any::<prop::sample::Index>(), 12),
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+    );
+    (sizes, kinds).prop_map(
+        |((batch, kv_heads, group, dim, context, len), (kind, mask, window, picks, sinks, norms, traditional))| {
+            let parents = (0..len).map(|i| picks[i as usize].index(i as usize + 1) as i32 - 1).collect();
+            Case {
+                batch,
+                kv_heads,
+                group,
+                dim,
+                context,
+                len,
+                kind,
+                mask,
+                window,
+                parents,
+                sinks,
+                norms,
+                traditional,
+            }
+        },
+    )
 }
 
 impl Case {
@@ -196,8 +257,14 @@ impl Case {
             0 => Mask::Full,
             1 => Mask::Causal,
             2 => Mask::Sliding(self.window),
-            3 => Mask::Tree { parents: &self.parents, window: None },
-            _ => Mask::Tree { parents: &self.parents, window: Some(self.window) },
+            3 => Mask::Tree {
+                parents: &self.parents,
+                window: None,
+            },
+            _ => Mask::Tree {
+                parents: &self.parents,
+                window: Some(self.window),
+            },
         }
     }
 
@@ -210,35 +277,54 @@ impl Case {
     fn sees(&self, i: i32, t: i32) -> bool {
         let tree = self.mask >= 3;
         let at = self.context + if tree { self.depth(i) } else { i };
-        let key = if t < self.context || !tree { t } else { self.context + self.depth(t - self.context) };
+        let key = if t < self.context || !tree {
+            t
+        } else {
+            self.context + self.depth(t - self.context)
+        };
         let near = ![2, 4].contains(&self.mask) || at - key < self.window;
         let allowed = match self.mask {
             0 => true,
             1 | 2 => t <= self.context + i,
-            _ => t < self.context || {
-                let mut node = i;
-                while node > t - self.context {
-                    node = self.parents[node as usize];
+            _ => {
+                t < self.context || {
+                    let mut node = i;
+                    while node > t - self.context {
+                        node = self.parents[node as usize];
+                    }
+                    node == t - self.context
                 }
-                node == t - self.context
-            },
+            }
         };
         near && allowed
     }
 
     fn positions(&self) -> Vec<i32> {
-        (0..self.len).map(|i| self.context + if self.mask >= 3 { self.depth(i) } else { i }).collect()
+        (0..self.len)
+            .map(|i| self.context + if self.mask >= 3 { self.depth(i) } else { i })
+            .collect()
     }
 
     /// `q`: [B, H, L, D], `k` and `v`: [B, Hkv, total, D], in f64.
     fn reference(&self, q: &[f64], k: &[f64], v: &[f64], sinks: Option<&[f64]>) -> Vec<f64> {
-        let (heads, d, total) = ((self.kv_heads * self.group) as usize, self.dim as usize, (self.context + self.len) as usize);
+        let (heads, d, total) = (
+            (self.kv_heads * self.group) as usize,
+            self.dim as usize,
+            (self.context + self.len) as usize,
+        );
         let mut all = vec![];
         for (row, q) in q.chunks(d).enumerate() {
-            let (b, h, i) = (row / self.len as usize / heads, row / self.len as usize % heads, row % self.len as usize);
+            let (b, h, i) = (
+                row / self.len as usize / heads,
+                row / self.len as usize % heads,
+                row % self.len as usize,
+            );
             let at = |t: usize| ((b * self.kv_heads as usize + h / self.group as usize) * total + t) * d;
             let score = |t: usize| q.iter().zip(&k[at(t)..]).map(|(a, b)| a * b).sum::<f64>() / (d as f64).sqrt();
-            let seen: Vec<(usize, f64)> = (0..total).filter(|t| self.sees(i as i32, *t as i32)).map(|t| (t, score(t).exp())).collect();
+            let seen: Vec<(usize, f64)> = (0..total)
+                .filter(|t| self.sees(i as i32, *t as i32))
+                .map(|t| (t, score(t).exp()))
+                .collect();
             let sum = seen.iter().map(|(_, w)| w).sum::<f64>() + sinks.map_or(0.0, |s| s[h].exp());
             all.extend((0..d).map(|j| seen.iter().map(|(t, w)| w / sum * v[at(*t) + j]).sum::<f64>()));
         }
@@ -335,10 +421,10 @@ proptest! {
         let got = Rope::new(&inv_freq, traditional, scale).apply(&x, Positions::Each(&positions)).unwrap();
         let mut want = floats(&x);
         for (row, head) in want.chunks_mut(d as usize).enumerate() {
-            for i in 0..pairs as usize {
+            for (i, freq) in inv_freq.iter().enumerate() {
                 let (a, b) = if traditional { (2 * i, 2 * i + 1) } else { (i, i + pairs as usize) };
                 // The angle is a product of f32, as everywhere.
-                let (sin, cos) = f64::from(positions[row % len as usize] as f32 * inv_freq[i]).sin_cos();
+                let (sin, cos) = f64::from(positions[row % len as usize] as f32 * freq).sin_cos();
                 let (x, y) = (head[a] * f64::from(scale), head[b] * f64::from(scale));
                 (head[a], head[b]) = (x * cos - y * sin, x * sin + y * cos);
             }
@@ -350,7 +436,13 @@ proptest! {
 /// Long rows and many of them, where blocks, panels and threads come in.
 #[test]
 fn large_shapes_are_exact_and_independent() {
-    for (n, k, m, format) in [(515, 1536, 300, (4, 32)), (130, 5120, 70, (4, 64)), (97, 2048, 131, (8, 32)), (64, 704, 260, (0, 32)), (3072, 576, 9, (4, 32))] {
+    for (n, k, m, format) in [
+        (515, 1536, 300, (4, 32)),
+        (130, 5120, 70, (4, 64)),
+        (97, 2048, 131, (8, 32)),
+        (64, 704, 260, (0, 32)),
+        (3072, 576, 9, (4, 32)),
+    ] {
         let (weight, full) = weight(n, k, format, Dtype::Float16, false);
         let x = normal(&[1, m, k], 1);
         let all = linear(&x, &weight).unwrap();

@@ -1,6 +1,7 @@
 //! The semantic functions against each other: a draft tree that is a chain is causal attention, steps equal one pass.
-use mlx_cpu::{attend, embed, linear, Attention, KvCache, Mask, Positions, Rope, Weight};
-use mlx_rs::{ops, ops::indexing::IndexOp, random, Array, Dtype};
+#![allow(clippy::unwrap_used)]
+use mlx_cpu::{Attention, KvCache, Mask, Positions, Rope, Weight, attend, embed, linear};
+use mlx_rs::{Array, Dtype, ops, ops::indexing::IndexOp, random};
 
 fn normal(shape: &[i32], key: u64) -> Array {
     random::normal::<f32>(shape, None, None, &random::key(key).unwrap()).unwrap()
@@ -13,7 +14,16 @@ fn far(a: &Array, b: &Array) -> f32 {
 
 fn layer() -> Attention {
     let norm = |key| Some((normal(&[64], key), 1e-6));
-    Attention { heads: 6, kv_heads: 2, dim: 64, scale: None, q_norm: norm(8), k_norm: norm(9), rope: Some(Rope::with_base(1e4, 64, false)), sinks: None }
+    Attention {
+        heads: 6,
+        kv_heads: 2,
+        dim: 64,
+        scale: None,
+        q_norm: norm(8),
+        k_norm: norm(9),
+        rope: Some(Rope::with_base(1e4, 64, false)),
+        sinks: None,
+    }
 }
 
 #[test]
@@ -24,7 +34,11 @@ fn steps_equal_one_pass() {
     let mut steps = KvCache::new(Dtype::Float32, 4);
     let mut got = vec![];
     for (from, to) in [(0, 4), (4, 5), (5, 9)] {
-        got.push(layer.step(&qkv.index((.., from..to, ..)), &mut steps, Positions::From(from), Mask::Causal).unwrap());
+        got.push(
+            layer
+                .step(&qkv.index((.., from..to, ..)), &mut steps, Positions::From(from), Mask::Causal)
+                .unwrap(),
+        );
     }
     assert!(far(&ops::concatenate(&got, 1).unwrap(), &want) < 2e-5);
     assert_eq!(steps.len(), 9);
@@ -34,14 +48,23 @@ fn steps_equal_one_pass() {
 fn a_tree_branch_equals_its_chain() {
     let (layer, qkv) = (layer(), normal(&[1, 8, 640], 2));
     let mut cache = KvCache::new(Dtype::Float32, 16);
-    layer.step(&qkv.index((.., 0..4, ..)), &mut cache, Positions::From(0), Mask::Causal).unwrap();
+    layer
+        .step(&qkv.index((.., 0..4, ..)), &mut cache, Positions::From(0), Mask::Causal)
+        .unwrap();
     let context = cache.clone();
     // Nodes 0 and 1 under the context, 2 under 0, 3 under 2: the branch 0, 2, 3.
     let parents = [-1, -1, 0, 2];
     for window in [None, Some(3)] {
         let mut tree = context.clone();
         let rows = qkv.index((.., 4..8, ..));
-        let got = layer.step(&rows, &mut tree, Positions::Each(&[4, 4, 5, 6]), Mask::Tree { parents: &parents, window }).unwrap();
+        let got = layer
+            .step(
+                &rows,
+                &mut tree,
+                Positions::Each(&[4, 4, 5, 6]),
+                Mask::Tree { parents: &parents, window },
+            )
+            .unwrap();
         let branch = rows.take_axis(Array::from_slice(&[0, 2, 3], &[3]), 1).unwrap();
         let mut chain = context.clone();
         let mask = window.map_or(Mask::Causal, Mask::Sliding);
@@ -59,13 +82,19 @@ fn a_tree_branch_equals_its_chain() {
 
 #[test]
 fn embeds_and_joins() {
-    let parts: Vec<Weight> = (0..3).map(|i| normal(&[8 + i, 64], i as u64)).map(|w| ops::quantize(&w, 32, 4).unwrap()).map(|(w, s, b)| Weight::affine(w, s, b, 32, 4)).collect();
+    let parts: Vec<Weight> = (0..3)
+        .map(|i| normal(&[8 + i, 64], i as u64))
+        .map(|w| ops::quantize(&w, 32, 4).unwrap())
+        .map(|(w, s, b)| Weight::affine(w, s, b, 32, 4))
+        .collect();
     let joined = Weight::join(&parts.iter().collect::<Vec<_>>()).unwrap().unwrap();
     assert_eq!((joined.outputs(), joined.inputs()), (27, 64));
     let x = normal(&[2, 3, 64], 7);
     let want = ops::concatenate(&parts.iter().map(|w| linear(&x, w).unwrap()).collect::<Vec<_>>(), -1).unwrap();
     assert!(far(&linear(&x, &joined).unwrap(), &want) < 1e-5);
-    let Weight::Affine { w, scales, biases, .. } = &joined else { panic!() };
+    let Weight::Affine { w, scales, biases, .. } = &joined else {
+        panic!()
+    };
     let full = ops::dequantize(w, scales, biases, 32, 4).unwrap();
     let ids = Array::from_slice(&[26, 0, 3, 3], &[2, 2]);
     assert!(far(&embed(&ids, &joined, Dtype::Float32).unwrap(), &full.take_axis(&ids, 0).unwrap()) == 0.0);
@@ -79,7 +108,19 @@ fn misfits_are_errors() {
     cache.append(&q, &q).unwrap();
     assert!(cache.append(&normal(&[1, 2, 3, 16], 1), &q).is_err());
     assert!(attend(&normal(&[1, 3, 3, 8], 1), &cache, Mask::Causal, None, None).is_err());
-    assert!(attend(&q, &cache, Mask::Tree { parents: &[0, 0, 0], window: None }, None, None).is_err());
+    assert!(
+        attend(
+            &q,
+            &cache,
+            Mask::Tree {
+                parents: &[0, 0, 0],
+                window: None
+            },
+            None,
+            None
+        )
+        .is_err()
+    );
     assert!(cache.compact(0, &[1, 1]).is_err());
     assert!(cache.compact(1, &[2]).is_err());
 }

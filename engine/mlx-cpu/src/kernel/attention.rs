@@ -5,9 +5,9 @@
 
 use super::{
     elementwise::{exp, norm_row},
-    entry::{float, shape, Rows},
+    entry::{Rows, float, shape},
     pool,
-    simd::{dispatch, Float, Isa, Simd},
+    simd::{Float, Isa, Simd, dispatch},
 };
 use mlx_sys::mlx_host_view as View;
 use std::cell::RefCell;
@@ -40,7 +40,10 @@ impl Sight<'_> {
         let from = self.window.map_or(0, |window| (at + 1).saturating_sub(window));
         // In a tree the window counts depths, which the bits know; positions of the context count as they stand.
         let most = if self.tree.is_some() { self.context } else { self.context + i };
-        (from.min(most), if self.full { self.context + self.len } else { self.context + i + 1 })
+        (
+            from.min(most),
+            if self.full { self.context + self.len } else { self.context + i + 1 },
+        )
     }
 
     /// Hides from the row, in its scores `p[t]`, what lies in its span and is not for it.
@@ -73,7 +76,11 @@ impl Turn {
         let cos = self.table.add(position * 2 * self.pairs);
         let sin = cos.add(self.pairs);
         for i in 0..self.pairs {
-            let (a, b) = if self.traditional { (head.add(2 * i), head.add(2 * i + 1)) } else { (head.add(i), head.add(i + self.pairs)) };
+            let (a, b) = if self.traditional {
+                (head.add(2 * i), head.add(2 * i + 1))
+            } else {
+                (head.add(i), head.add(i + self.pairs))
+            };
             let (x, y, c, s) = (*a, *b, *cos.add(i), *sin.add(i));
             *a = x * c - y * s;
             *b = x * s + y * c;
@@ -137,7 +144,11 @@ const SCORES: usize = 65_536;
 pub(crate) fn check(view: &View, kind: Float) -> Result<usize, String> {
     let rows = Rows::new(view)?;
     if shape(view).len() != 4 || rows.kind != kind || (view.strides[3] != 1 && view.shape[3] > 1) {
-        return Err(format!("keys or values of shape {:?} and strides {:?}", shape(view), &view.strides[..view.ndim as usize]));
+        return Err(format!(
+            "keys or values of shape {:?} and strides {:?}",
+            shape(view),
+            &view.strides[..view.ndim as usize]
+        ));
     }
     Ok(view.strides[2] as usize * kind.size())
 }
@@ -166,7 +177,15 @@ pub(crate) unsafe fn run(a: &Attend) -> Result<(), String> {
 
 /// Scores of A rows, `dim` floats apart, against four keys, `stride` bytes apart, into `p`, rows `pitch` floats apart.
 #[inline(always)]
-unsafe fn scores<V: Simd, const A: usize>(kind: Float, q: *const f32, dim: usize, keys: *const u8, stride: usize, p: *mut f32, pitch: usize) {
+unsafe fn scores<V: Simd, const A: usize>(
+    kind: Float,
+    q: *const f32,
+    dim: usize,
+    keys: *const u8,
+    stride: usize,
+    p: *mut f32,
+    pitch: usize,
+) {
     let mut acc = [[V::zero(); 4]; A];
     let mut i = 0;
     while i + V::LANES <= dim {
@@ -197,7 +216,16 @@ unsafe fn scores<V: Simd, const A: usize>(kind: Float, q: *const f32, dim: usize
 
 /// `sum over t of p[t] * value[t]` for A rows and B vectors of dimensions.
 #[inline(always)]
-unsafe fn gather<V: Simd, const A: usize, const B: usize>(kind: Float, p: *const f32, pitch: usize, span: (usize, usize), values: *const u8, stride: usize, y: *mut f32, dim: usize) {
+unsafe fn gather<V: Simd, const A: usize, const B: usize>(
+    kind: Float,
+    p: *const f32,
+    pitch: usize,
+    span: (usize, usize),
+    values: *const u8,
+    stride: usize,
+    y: *mut f32,
+    dim: usize,
+) {
     let mut acc = [[V::zero(); B]; A];
     for t in span.0..span.1 {
         let mut v = [V::zero(); B];
@@ -271,12 +299,13 @@ dispatch! {
             let mut r = 0;
             while r < count {
                 let (q, p, k) = (q.add(r * dim), p.add(r * pitch + t4), keys.add(t4 * pitches.0));
-                match count - r {
-                    1 => typed!(kind, scores::<V, 1>(q, dim, k, pitches.0, p, pitch)),
-                    2 => typed!(kind, scores::<V, 2>(q, dim, k, pitches.0, p, pitch)),
+                match (count - r, V::WIDE) {
+                    (1, _) => typed!(kind, scores::<V, 1>(q, dim, k, pitches.0, p, pitch)),
+                    (2, _) => typed!(kind, scores::<V, 2>(q, dim, k, pitches.0, p, pitch)),
+                    (6.., true) => typed!(kind, scores::<V, 6>(q, dim, k, pitches.0, p, pitch)),
                     _ => typed!(kind, scores::<V, 3>(q, dim, k, pitches.0, p, pitch)),
                 }
-                r += 3.min(count - r);
+                r += if V::WIDE && count - r >= 6 { 6 } else { 3.min(count - r) };
             }
             t += 4;
         }
@@ -305,12 +334,17 @@ dispatch! {
             while r < count {
                 let (p, v, y) = (p.add(r * pitch), values.add(t_bytes(d, kind)), y.add(r * dim + d));
                 match (count - r, left) {
+                    (6.., 4..) if V::WIDE => typed!(kind, gather::<V, 6, 4>(p, pitch, (first, last), v, pitches.1, y, dim)),
                     (1 | 2, 1..4) => typed!(kind, gather::<V, 1, 1>(p, pitch, (first, last), v, pitches.1, y, dim)),
                     (1 | 2, _) => typed!(kind, gather::<V, 1, 4>(p, pitch, (first, last), v, pitches.1, y, dim)),
                     (_, 1..4) => typed!(kind, gather::<V, 3, 1>(p, pitch, (first, last), v, pitches.1, y, dim)),
                     _ => typed!(kind, gather::<V, 3, 4>(p, pitch, (first, last), v, pitches.1, y, dim)),
                 }
-                r += if count - r >= 3 { 3 } else { 1 };
+                r += match count - r {
+                    6.. if V::WIDE && left >= 4 => 6,
+                    3.. => 3,
+                    _ => 1,
+                };
             }
             d += V::LANES * if left >= 4 { 4 } else { 1 };
         }
@@ -340,7 +374,9 @@ unsafe fn softmax(row: *mut f32, first: usize, last: usize, from: usize, to: usi
         let lane = most.get_unchecked_mut(t % 8);
         *lane = if v > *lane { v } else { *lane };
     }
-    let most = most.iter().fold(sink.unwrap_or(f32::NEG_INFINITY), |m, &v| if v > m { v } else { m });
+    let most = most
+        .iter()
+        .fold(sink.unwrap_or(f32::NEG_INFINITY), |m, &v| if v > m { v } else { m });
     for t in first..from {
         *row.add(t) = 0.0;
     }
@@ -353,7 +389,7 @@ unsafe fn softmax(row: *mut f32, first: usize, last: usize, from: usize, to: usi
     }
     let mut parts = [0.0; 8];
     let mut t = from;
-    while t < to && t % 8 != 0 {
+    while t < to && !t.is_multiple_of(8) {
         parts[t % 8] += *row.add(t);
         t += 1;
     }

@@ -1,9 +1,9 @@
 //! Row functions: norm, gated activation, exponential. They treat a row alone, so it does not matter what rides along.
 
 use super::{
-    entry::{entry, Call, Outcome, Rows},
+    entry::{Call, Outcome, Rows, entry},
     pool,
-    simd::{dispatch, Isa, Simd},
+    simd::{Isa, dispatch},
 };
 use std::cell::RefCell;
 
@@ -96,7 +96,7 @@ unsafe fn run_norm(call: &Call) -> Outcome {
         None => std::ptr::null(),
     };
     let w = w as usize;
-    each_row(x.rows, k, |row| {
+    each_row(x.count, k, |row| {
         with_buffer(2 * k, |buffer| {
             let from = x.floats(row, buffer);
             let to = y.start(row).cast_mut();
@@ -116,7 +116,7 @@ unsafe fn run_swiglu(call: &Call) -> Outcome {
     let (y, isa) = (Rows::new(&call.outputs[0])?, Isa::detect());
     let (gate, k) = (Rows::new(&call.inputs[0])?, y.width);
     let up = call.inputs.get(1).map(Rows::new).transpose()?;
-    each_row(y.rows, k, |row| {
+    each_row(y.count, k, |row| {
         with_buffer(3 * k, |buffer| {
             let g = gate.floats(row, buffer);
             let u = match &up {

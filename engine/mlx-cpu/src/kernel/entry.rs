@@ -4,7 +4,7 @@ use super::simd::Float;
 use mlx_sys::mlx_host_view as View;
 use std::{
     ffi::c_char,
-    panic::{catch_unwind, AssertUnwindSafe},
+    panic::{AssertUnwindSafe, catch_unwind},
     slice,
 };
 
@@ -38,9 +38,16 @@ pub(crate) unsafe fn enter(
         // SAFETY: `n` of them, by the caller's promise; an empty vector's pointer may be null.
         if n == 0 { &[] } else { unsafe { slice::from_raw_parts(p, n) } }
     }
-    let call = Call { inputs: all(inputs, n_inputs), outputs: all(outputs, n_outputs), params: all(params, n_params) };
+    let call = Call {
+        inputs: all(inputs, n_inputs),
+        outputs: all(outputs, n_outputs),
+        params: all(params, n_params),
+    };
     let outcome = catch_unwind(AssertUnwindSafe(|| kernel(&call))).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().map(ToString::to_string).or_else(|| panic.downcast_ref::<String>().cloned());
+        let text = panic
+            .downcast_ref::<&str>()
+            .map(ToString::to_string)
+            .or_else(|| panic.downcast_ref::<String>().cloned());
         Err(format!("the kernel panicked: {}", text.unwrap_or_default()))
     });
     let Err(text) = outcome else { return 0 };
@@ -66,7 +73,9 @@ macro_rules! entry {
             error: *mut std::ffi::c_char,
             error_size: usize,
         ) -> i32 {
-            $crate::kernel::entry::enter(inputs, n_inputs, outputs, n_outputs, params, n_params, error, error_size, $kernel)
+            $crate::kernel::entry::enter(
+                inputs, n_inputs, outputs, n_outputs, params, n_params, error, error_size, $kernel,
+            )
         }
     };
 }
@@ -100,7 +109,7 @@ pub(crate) fn dense(view: &View) -> bool {
 pub(crate) struct Rows<'a> {
     view: &'a View,
     pub(crate) kind: Float,
-    pub(crate) rows: usize,
+    pub(crate) count: usize,
     pub(crate) width: usize,
 }
 
@@ -109,8 +118,15 @@ unsafe impl Sync for Rows<'_> {}
 
 impl<'a> Rows<'a> {
     pub(crate) fn new(view: &'a View) -> Result<Self, String> {
-        let Some((last, leading)) = shape(view).split_last() else { return Err("a scalar has no rows".into()) };
-        Ok(Self { view, kind: float(view)?, rows: leading.iter().product::<i64>() as usize, width: *last as usize })
+        let Some((last, leading)) = shape(view).split_last() else {
+            return Err("a scalar has no rows".into());
+        };
+        Ok(Self {
+            view,
+            kind: float(view)?,
+            count: leading.iter().product::<i64>() as usize,
+            width: *last as usize,
+        })
     }
 
     /// Start of row `row`, counted in row-major order.
@@ -121,7 +137,11 @@ impl<'a> Rows<'a> {
             at += (row % n) as i64 * self.view.strides[d];
             row /= n;
         }
-        self.view.data.cast::<u8>().cast_const().wrapping_offset(at as isize * self.kind.size() as isize)
+        self.view
+            .data
+            .cast::<u8>()
+            .cast_const()
+            .wrapping_offset(at as isize * self.kind.size() as isize)
     }
 
     /// Row `row` as f32: in place if it is that already, else copied to `buffer` (room for `width`).

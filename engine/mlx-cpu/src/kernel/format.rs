@@ -55,7 +55,11 @@ impl<const BITS: usize, const GROUP: usize> Format for Affine<BITS, GROUP> {
     }
     #[inline(always)]
     fn factor(i: usize) -> f32 {
-        if (i + 1) * BITS == 32 { 1.0 } else { f32::from_bits((127 - (i * BITS) as u32) << 23) }
+        if (i + 1) * BITS == 32 {
+            1.0
+        } else {
+            f32::from_bits((127 - (i * BITS) as u32) << 23)
+        }
     }
     #[inline(always)]
     unsafe fn raw<V: Simd>(p: *const u8) -> V::Raw {
@@ -105,7 +109,7 @@ macro_rules! plain {
         impl Format for $name {
             const GROUP: usize = 0;
             type Raw<V: Simd> = V::F;
-                    #[inline(always)]
+            #[inline(always)]
             fn chunk<V: Simd>() -> usize {
                 V::LANES
             }

@@ -2,7 +2,20 @@
 //!
 //! Kernels work on raw views that MLX keeps alive for the time of a call, so nearly all of it is unsafe: each `unsafe fn` says what
 //! it needs, and the entry points check shapes, types and strides before any pointer is followed.
-#![allow(unsafe_code, unsafe_op_in_unsafe_fn, clippy::missing_safety_doc, clippy::inline_always, clippy::wildcard_imports)]
+#![allow(
+    unsafe_code,
+    unsafe_op_in_unsafe_fn,
+    clippy::missing_safety_doc,
+    clippy::inline_always,
+    clippy::wildcard_imports
+)]
+// Arrays of registers are indexed by the tile's own counters; pointers are cast to what their types say.
+#![allow(
+    clippy::needless_range_loop,
+    clippy::cast_ptr_alignment,
+    clippy::too_many_arguments,
+    clippy::many_single_char_names
+)]
 
 mod attention;
 pub(crate) mod elementwise;
@@ -13,5 +26,6 @@ mod pool;
 pub(crate) mod product;
 pub(crate) mod simd;
 pub(crate) mod step;
+mod tiles;
 
 pub(crate) use pool::threads;

@@ -2,9 +2,9 @@
 
 use super::{
     elementwise::{norm_row, swiglu_row},
-    entry::{dense, entry, float, shape, Call, Outcome, Rows},
+    entry::{Call, Outcome, Rows, dense, entry, float, shape},
     format::{Affine, Bf16, F16, F32},
-    linear::{product, Product},
+    linear::{Product, product},
     simd::{Float, Isa},
 };
 use mlx_sys::mlx_host_view as View;
@@ -28,7 +28,16 @@ impl Layer {
     pub(crate) fn params(self) -> [i64; 8] {
         let flag = i64::from;
         let (normed, eps) = self.norm.map_or((0, 0), |eps| (1, i64::from(eps.to_bits())));
-        [self.bits, self.group, flag(self.bias), flag(self.residual), normed, eps, flag(self.norm_weight), flag(self.swiglu)]
+        [
+            self.bits,
+            self.group,
+            flag(self.bias),
+            flag(self.residual),
+            normed,
+            eps,
+            flag(self.norm_weight),
+            flag(self.swiglu),
+        ]
     }
 
     fn from_params(p: &[i64]) -> Self {
@@ -48,7 +57,9 @@ entry!(linear, run);
 
 /// Rows without gaps inside, any distance apart: (bytes from row to row).
 fn pitch(view: &View, size: usize) -> Result<usize, String> {
-    let &[n, k] = shape(view) else { return Err(format!("weights of shape {:?} are not a matrix", shape(view))) };
+    let &[n, k] = shape(view) else {
+        return Err(format!("weights of shape {:?} are not a matrix", shape(view)));
+    };
     if (k > 1 && view.strides[1] != 1) || (n > 1 && view.strides[0] < k) {
         return Err(format!("weights of strides {:?} have gaps", &view.strides[..2]));
     }
@@ -76,16 +87,30 @@ unsafe fn run(call: &Call) -> Outcome {
     let residual = if layer.residual { Some(next()?) } else { None };
     let y = &call.outputs[0];
     let y_type = float(y)?;
-    if let Some(residual) = residual {
-        if shape(residual) != shape(y) || residual.dtype != y.dtype || !dense(residual) {
-            return Err(format!("the residual is of type {} and shape {:?}, the result of {} and {:?}", residual.dtype, shape(residual), y.dtype, shape(y)));
-        }
+    if let Some(residual) = residual
+        && (shape(residual) != shape(y) || residual.dtype != y.dtype || !dense(residual))
+    {
+        return Err(format!(
+            "the residual is of type {} and shape {:?}, the result of {} and {:?}",
+            residual.dtype,
+            shape(residual),
+            y.dtype,
+            shape(y)
+        ));
     }
     if layer.bias && bias.len() != n || layer.norm_weight && norm_weight.len() != k {
-        return Err(format!("{} biases and {} norm weights for {n} x {k}", bias.len(), norm_weight.len()));
+        return Err(format!(
+            "{} biases and {} norm weights for {n} x {k}",
+            bias.len(),
+            norm_weight.len()
+        ));
     }
 
-    let norm = if norm_weight.is_empty() { std::ptr::null() } else { norm_weight.as_ptr() } as usize;
+    let norm = if norm_weight.is_empty() {
+        std::ptr::null()
+    } else {
+        norm_weight.as_ptr()
+    } as usize;
     let row = |m: usize, buffer: *mut f32| {
         let start = x.floats(m, buffer.add(k));
         match layer.norm {
@@ -96,7 +121,7 @@ unsafe fn run(call: &Call) -> Outcome {
         buffer.cast_const()
     };
     let mut p = Product {
-        m: x.rows,
+        m: x.count,
         n,
         k,
         x_row: &row,
@@ -116,7 +141,8 @@ unsafe fn run(call: &Call) -> Outcome {
         p.pitch = pitch(w, 4)?;
         p.scale_type = float(scales)?;
         p.scale_pitch = pitch(scales, p.scale_type.size())?;
-        if scales.dtype != biases.dtype || pitch(biases, p.scale_type.size())? != p.scale_pitch || w.shape[1] * 32 != k as i64 * layer.bits {
+        if scales.dtype != biases.dtype || pitch(biases, p.scale_type.size())? != p.scale_pitch || w.shape[1] * 32 != k as i64 * layer.bits
+        {
             return Err("scales and biases differ, or do not fit the weights".into());
         }
         p.scales = scales.data.cast();

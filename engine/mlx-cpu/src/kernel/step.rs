@@ -1,9 +1,9 @@
 //! Entries: rotate, attend, and one whole step from projections to heads with the cache written in place.
 
 use super::{
-    attention::{check, prepare, run, Attend, Head, Sight, Tree, Turn},
+    attention::{Attend, Head, Sight, Tree, Turn, check, prepare, run},
     elementwise::with_buffer,
-    entry::{dense, entry, float, shape, Call, Outcome, Rows},
+    entry::{Call, Outcome, Rows, dense, entry, float, shape},
     simd::{Float, Isa},
 };
 use mlx_sys::mlx_host_view as View;
@@ -40,8 +40,26 @@ impl Params {
         let (flag, bits) = (i64::from, |v: f32| i64::from(v.to_bits()));
         let norm = |n: Option<f32>| n.map_or([0, 0], |eps| [1, bits(eps)]);
         let ([q, q_eps], [k, k_eps]) = (norm(self.norms[0]), norm(self.norms[1]));
-        let mut all = vec![self.heads, self.kv_heads, bits(self.scale), self.context, self.window, flag(self.full), flag(self.traditional)];
-        all.extend([q, q_eps, k, k_eps, flag(self.turned), flag(self.sinks), self.words, self.positions.len() as i64, self.depths.len() as i64]);
+        let mut all = vec![
+            self.heads,
+            self.kv_heads,
+            bits(self.scale),
+            self.context,
+            self.window,
+            flag(self.full),
+            flag(self.traditional),
+        ];
+        all.extend([
+            q,
+            q_eps,
+            k,
+            k_eps,
+            flag(self.turned),
+            flag(self.sinks),
+            self.words,
+            self.positions.len() as i64,
+            self.depths.len() as i64,
+        ]);
         all.extend(self.positions.iter().chain(&self.depths).chain(&self.bits));
         all
     }
@@ -61,10 +79,20 @@ impl<'a> Read<'a> {
         let (header, rest) = p.split_at_checked(HEADER).ok_or("the parameters are cut off")?;
         let (positions, rest) = rest.split_at_checked(header[14] as usize).ok_or("the positions are cut off")?;
         let (depths, bits) = rest.split_at_checked(header[15] as usize).ok_or("the depths are cut off")?;
-        let read = Self { p: header, positions, depths, bits };
+        let read = Self {
+            p: header,
+            positions,
+            depths,
+            bits,
+        };
         let words = header[13] as usize;
         if (read.flag(11) && positions.len() != rows) || (words > 0 && (depths.len() != rows || bits.len() != rows * words)) {
-            return Err(format!("{} positions, {} depths and {} words of {words} for {rows} rows", positions.len(), depths.len(), bits.len()));
+            return Err(format!(
+                "{} positions, {} depths and {} words of {words} for {rows} rows",
+                positions.len(),
+                depths.len(),
+                bits.len()
+            ));
         }
         Ok(read)
     }
@@ -78,25 +106,53 @@ impl<'a> Read<'a> {
     }
 
     fn sight(&self, len: usize) -> Sight<'a> {
-        let tree = (self.p[13] > 0).then_some(Tree { bits: self.bits, words: self.p[13] as usize, depths: self.depths });
+        let tree = (self.p[13] > 0).then_some(Tree {
+            bits: self.bits,
+            words: self.p[13] as usize,
+            depths: self.depths,
+        });
         let window = usize::try_from(self.p[4]).ok();
-        Sight { context: self.p[3] as usize, len, window, full: self.flag(5), tree }
+        Sight {
+            context: self.p[3] as usize,
+            len,
+            window,
+            full: self.flag(5),
+            tree,
+        }
     }
 
     /// The turn by `table`, checked to hold every position.
     fn turn(&self, table: &View, dim: usize) -> Result<Turn, String> {
-        let &[positions, width] = shape(table) else { return Err(format!("a rope table of shape {:?}", shape(table))) };
-        if !dense(table) || float(table)? != Float::F32 || width as usize > dim || self.positions.iter().any(|p| !(0..positions).contains(p)) {
-            return Err(format!("a rope table of shape {:?} for heads of {dim} at {:?}", shape(table), self.positions));
+        let &[positions, width] = shape(table) else {
+            return Err(format!("a rope table of shape {:?}", shape(table)));
+        };
+        if !dense(table)
+            || float(table)? != Float::F32
+            || width as usize > dim
+            || self.positions.iter().any(|p| !(0..positions).contains(p))
+        {
+            return Err(format!(
+                "a rope table of shape {:?} for heads of {dim} at {:?}",
+                shape(table),
+                self.positions
+            ));
         }
-        Ok(Turn { table: table.data.cast_const().cast(), pairs: width as usize / 2, traditional: self.flag(6) })
+        Ok(Turn {
+            table: table.data.cast_const().cast(),
+            pairs: width as usize / 2,
+            traditional: self.flag(6),
+        })
     }
 }
 
 /// A vector of `len` f32.
 fn vector(view: &View, len: usize) -> Result<*const f32, String> {
     if shape(view) != [len as i64] || float(view)? != Float::F32 || !dense(view) {
-        return Err(format!("expected {len} floats of 32 bits, not type {} of shape {:?}", view.dtype, shape(view)));
+        return Err(format!(
+            "expected {len} floats of 32 bits, not type {} of shape {:?}",
+            view.dtype,
+            shape(view)
+        ));
     }
     Ok(view.data.cast_const().cast())
 }
@@ -107,16 +163,32 @@ entry!(step, run_step);
 
 /// Inputs x `[B, H, L, D]` and the table.
 unsafe fn run_rope(call: &Call) -> Outcome {
-    let ([x, table], [y]) = (call.inputs, call.outputs) else { return Err("rope: an input is missing".into()) };
+    let ([x, table], [y]) = (call.inputs, call.outputs) else {
+        return Err("rope: an input is missing".into());
+    };
     let (from, to) = (Rows::new(x)?, Rows::new(y)?);
-    let &[b, h, l, d] = shape(x) else { return Err(format!("x of shape {:?}", shape(x))) };
+    let &[b, h, l, d] = shape(x) else {
+        return Err(format!("x of shape {:?}", shape(x)));
+    };
     let (h, l, d) = (h as usize, l as usize, d as usize);
     let read = Read::new(call.params, b as usize * l)?;
-    let head = Head { dim: d, norm: None, turn: Some(read.turn(table, d)?), positions: read.positions };
+    let head = Head {
+        dim: d,
+        norm: None,
+        turn: Some(read.turn(table, d)?),
+        positions: read.positions,
+    };
     with_buffer(2 * d, |buffer| {
-        for row in 0..from.rows {
+        for row in 0..from.count {
             let start = from.floats(row, buffer);
-            prepare(Isa::detect(), &head, start, buffer.add(d), row / (h * l) * l + row % l, Isa::detect());
+            prepare(
+                Isa::detect(),
+                &head,
+                start,
+                buffer.add(d),
+                row / (h * l) * l + row % l,
+                Isa::detect(),
+            );
             let out = to.start(row).cast_mut();
             (0..d).for_each(|i| to.kind.put(out, i, *buffer.add(d + i)));
         }
@@ -126,9 +198,13 @@ unsafe fn run_rope(call: &Call) -> Outcome {
 
 /// Inputs q `[B, H, L, D]`, keys and values `[B, Hkv, total, D]`, perhaps sinks.
 unsafe fn run_attend(call: &Call) -> Outcome {
-    let [q, keys, values, rest @ ..] = call.inputs else { return Err("attend: an input is missing".into()) };
+    let [q, keys, values, rest @ ..] = call.inputs else {
+        return Err("attend: an input is missing".into());
+    };
     let (from, to) = (Rows::new(q)?, Rows::new(&call.outputs[0])?);
-    let &[b, h, l, d] = shape(q) else { return Err(format!("queries of shape {:?}", shape(q))) };
+    let &[b, h, l, d] = shape(q) else {
+        return Err(format!("queries of shape {:?}", shape(q)));
+    };
     let (batch, heads, len, dim) = (b as usize, h as usize, l as usize, d as usize);
     let read = Read::new(call.params, batch * len)?;
     let query = |b: usize, h: usize, i: usize, to: *mut f32| {
@@ -165,20 +241,40 @@ unsafe fn run_step(call: &Call) -> Outcome {
         return Err("step: an input is missing".into());
     };
     let (from, to, isa) = (Rows::new(qkv)?, Rows::new(y)?, Isa::detect());
-    let (&[b, l, _], &[_, kv_heads, capacity, dim]) = (shape(qkv), shape(keys)) else { return Err("step: shapes".into()) };
+    let (&[b, l, _], &[_, kv_heads, capacity, dim]) = (shape(qkv), shape(keys)) else {
+        return Err("step: shapes".into());
+    };
     let (batch, len, dim, kv_heads) = (b as usize, l as usize, dim as usize, kv_heads as usize);
     let read = Read::new(call.params, batch * len)?;
     let (heads, sight) = (read.p[0] as usize, read.sight(len));
     if from.width != (heads + 2 * kv_heads) * dim || sight.context + len > capacity as usize || shape(values) != shape(keys) {
-        return Err(format!("step: {} projections, cache {:?} with {} held", from.width, shape(keys), sight.context));
+        return Err(format!(
+            "step: {} projections, cache {:?} with {} held",
+            from.width,
+            shape(keys),
+            sight.context
+        ));
     }
     let mut rest = rest.iter();
     let mut next = || rest.next().ok_or_else(|| "step: an input is missing".to_string());
     let turn = if read.flag(11) { Some(read.turn(next()?, dim)?) } else { None };
-    let q_norm = if read.flag(7) { Some((vector(next()?, dim)?, read.float(8))) } else { None };
-    let k_norm = if read.flag(9) { Some((vector(next()?, dim)?, read.float(10))) } else { None };
+    let q_norm = if read.flag(7) {
+        Some((vector(next()?, dim)?, read.float(8)))
+    } else {
+        None
+    };
+    let k_norm = if read.flag(9) {
+        Some((vector(next()?, dim)?, read.float(10)))
+    } else {
+        None
+    };
     let sinks = if read.flag(12) { vector(next()?, heads)? } else { std::ptr::null() };
-    let head = |norm| Head { dim, norm, turn, positions: read.positions };
+    let head = |norm| Head {
+        dim,
+        norm,
+        turn,
+        positions: read.positions,
+    };
     let (q_head, k_head) = (head(q_norm), head(k_norm));
 
     let kind = float(keys)?;
@@ -187,10 +283,10 @@ unsafe fn run_step(call: &Call) -> Outcome {
         if old.data != new.data {
             // Somebody else holds the old cache (a snapshot): this one goes on in a copy.
             let (old, new) = (Rows::new(old)?, Rows::new(new)?);
-            if old.kind != kind || old.rows != new.rows || old.width != dim {
+            if old.kind != kind || old.count != new.count || old.width != dim {
                 return Err("step: the old cache and the new differ".into());
             }
-            for row in (0..new.rows).filter(|row| row % (capacity as usize) < sight.context) {
+            for row in (0..new.count).filter(|row| row % (capacity as usize) < sight.context) {
                 old.start(row).copy_to_nonoverlapping(new.start(row).cast_mut(), dim * kind.size());
             }
         }
@@ -212,8 +308,23 @@ unsafe fn run_step(call: &Call) -> Outcome {
     let query = |b: usize, h: usize, i: usize, to: *mut f32| {
         let row = b * len + i;
         // In place for f32 without gaps; otherwise the whole row is converted first.
-        with_buffer(if in_place { 0 } else { from.width }, |buffer| prepare(isa, q_head, from_rows.floats(row, buffer).add(h * dim), to, row, isa));
+        with_buffer(if in_place { 0 } else { from.width }, |buffer| {
+            prepare(isa, q_head, from_rows.floats(row, buffer).add(h * dim), to, row, isa);
+        });
     };
     let result = |b: usize, h: usize, i: usize| to.start(b * len + i).cast_mut().add(h * dim * to.kind.size());
-    run(&Attend { query: &query, result: &result, result_type: to.kind, keys, values, batch, heads, kv_heads, dim, scale: read.float(2), sinks, sight })
+    run(&Attend {
+        query: &query,
+        result: &result,
+        result_type: to.kind,
+        keys,
+        values,
+        batch,
+        heads,
+        kv_heads,
+        dim,
+        scale: read.float(2),
+        sinks,
+        sight,
+    })
 }

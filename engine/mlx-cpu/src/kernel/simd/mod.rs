@@ -70,7 +70,11 @@ impl Isa {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl") && is_x86_feature_detected!("avx512dq") {
+            if is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512dq")
+            {
                 all.push(Self::Avx512);
             }
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
@@ -100,7 +104,9 @@ impl Isa {
         static FOUND: OnceLock<Isa> = OnceLock::new();
         *FOUND.get_or_init(|| {
             let all = Self::all();
-            let named = std::env::var("MLX_CPU_ISA").ok().and_then(|name| all.iter().copied().find(|isa| isa.name() == name));
+            let named = std::env::var("MLX_CPU_ISA")
+                .ok()
+                .and_then(|name| all.iter().copied().find(|isa| isa.name() == name));
             named.unwrap_or_else(|| all.first().copied().unwrap_or(Self::Portable))
         })
     }
@@ -109,9 +115,9 @@ impl Isa {
 /// Defines a function over `V: Simd` as one that takes an [`Isa`] first and is compiled for each.
 macro_rules! dispatch {
     ($(#[$meta:meta])* $vis:vis fn $name:ident[$($generic:ident: $bound:ident),*] $args:tt $body:block) => {
-        dispatch! {$(#[$meta])* $vis fn $name<Simd>[$($generic: $bound),*] $args $body}
+        dispatch! {$(#[$meta])* $vis fn $name<$crate::kernel::simd::Simd>[$($generic: $bound),*] $args $body}
     };
-    ($(#[$meta:meta])* $vis:vis fn $name:ident<$simd:ident>[$($generic:ident: $bound:ident),*]($($arg:ident: $kind:ty),* $(,)?) $body:block) => {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident<$simd:path>[$($generic:ident: $bound:ident),*]($($arg:ident: $kind:ty),* $(,)?) $body:block) => {
         $(#[$meta])*
         $vis unsafe fn $name<$($generic: $bound),*>(isa: $crate::kernel::simd::Isa, $($arg: $kind),*) {
             #[inline(always)]
@@ -207,7 +213,11 @@ pub(crate) fn to_bf16(v: f32) -> u16 {
 pub(crate) fn from_f16(h: u16) -> f32 {
     let (sign, rest) = ((h as u32 & 0x8000) << 16, (h as u32 & 0x7fff) << 13);
     // The exponent is rebiased by a product, which also normalises subnormals.
-    let v = if rest >= 0x0f80_0000 { f32::from_bits(rest | 0x7f80_0000) } else { f32::from_bits(rest) * f32::from_bits(0x7780_0000) };
+    let v = if rest >= 0x0f80_0000 {
+        f32::from_bits(rest | 0x7f80_0000)
+    } else {
+        f32::from_bits(rest) * f32::from_bits(0x7780_0000)
+    };
     f32::from_bits(v.to_bits() | sign)
 }
 

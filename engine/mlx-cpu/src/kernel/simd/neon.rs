@@ -58,13 +58,19 @@ impl Simd for Neon {
     #[inline(always)]
     unsafe fn bhalf(p: *const u16) -> Self::F {
         let halves = vld1q_u16(p);
-        [vreinterpretq_f32_u32(vshll_n_u16::<16>(vget_low_u16(halves))), vreinterpretq_f32_u32(vshll_high_n_u16::<16>(halves))]
+        [
+            vreinterpretq_f32_u32(vshll_n_u16::<16>(vget_low_u16(halves))),
+            vreinterpretq_f32_u32(vshll_high_n_u16::<16>(halves)),
+        ]
     }
     #[inline(always)]
     unsafe fn bhalf_pairs(p: *const u16) -> [Self::F; 2] {
         let words = [vld1q_u32(p.cast()), vld1q_u32(p.cast::<u32>().add(4))];
         let mask = vdupq_n_u32(0xffff_0000);
-        [words.map(|w| vreinterpretq_f32_u32(vshlq_n_u32::<16>(w))), words.map(|w| vreinterpretq_f32_u32(vandq_u32(w, mask)))]
+        [
+            words.map(|w| vreinterpretq_f32_u32(vshlq_n_u32::<16>(w))),
+            words.map(|w| vreinterpretq_f32_u32(vandq_u32(w, mask))),
+        ]
     }
     #[inline(always)]
     unsafe fn raw(p: *const u8) -> Self::Raw {

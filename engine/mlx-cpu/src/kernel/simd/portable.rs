@@ -1,6 +1,6 @@
 //! Plain arrays, for any machine.
 
-use super::{from_bf16, from_f16, Simd};
+use super::{Simd, from_bf16, from_f16};
 use std::array::from_fn;
 
 #[derive(Clone, Copy)]
@@ -53,7 +53,10 @@ impl Simd for Portable {
     #[inline(always)]
     unsafe fn bhalf_pairs(p: *const u16) -> [Self::F; 2] {
         let words = p.cast::<[u32; 8]>().read_unaligned();
-        [words.map(|w| f32::from_bits(w << 16)), words.map(|w| f32::from_bits(w & 0xffff_0000))]
+        [
+            words.map(|w| f32::from_bits(w << 16)),
+            words.map(|w| f32::from_bits(w & 0xffff_0000)),
+        ]
     }
     #[inline(always)]
     unsafe fn raw(p: *const u8) -> Self::Raw {
@@ -61,7 +64,11 @@ impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn field<const BITS: usize>(raw: Self::Raw, i: usize) -> Self::F {
-        if (i + 1) * BITS == 32 { raw.map(|w| (w >> (32 - BITS)) as f32) } else { raw.map(|w| (w & (((1 << BITS) - 1) << (i * BITS))) as f32) }
+        if (i + 1) * BITS == 32 {
+            raw.map(|w| (w >> (32 - BITS)) as f32)
+        } else {
+            raw.map(|w| (w & (((1 << BITS) - 1) << (i * BITS))) as f32)
+        }
     }
     #[inline(always)]
     unsafe fn spread(p: *const f32, run: usize, c: usize) -> Self::F {
