@@ -3,6 +3,7 @@
 pub mod cache;
 pub mod decoder;
 pub mod device;
+pub mod drafters;
 pub mod engine;
 pub mod families;
 pub mod load;

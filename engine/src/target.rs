@@ -1,5 +1,6 @@
 //! The seam between the engine thread and a decoder: one forward for a chain, a tree and a batch.
 
+use crate::drafters::Ends;
 use mlx_rs::{Array, error::Exception};
 
 /// Which rows of the vocabulary projection a forward computes.
@@ -78,4 +79,8 @@ pub trait Target {
     fn new_cache(&self) -> Box<dyn Cache>;
     /// Appends the rows to the cache and computes their outputs, lazily.
     fn forward(&self, rows: &Rows<'_>, cache: &mut dyn Cache) -> Result<Output, Exception>;
+    /// Its raw embedding and head, for a drafter to borrow; `None` when it lends none.
+    fn ends(&self) -> Option<Ends> {
+        None
+    }
 }

@@ -9,6 +9,7 @@ pub mod spec;
 
 use crate::{
     cache::{DecoderCache, LayerCache},
+    drafters::Ends,
     load::{LoadError, Weights},
     target::{Cache, Logits, Output, Rows, Target},
 };
@@ -238,5 +239,16 @@ impl Target for Decoder {
             .downcast_mut::<DecoderCache>()
             .ok_or_else(|| Exception::custom("this cache was made by another kind of model"))?;
         with_stream(&self.stream, || self.run(rows, cache))
+    }
+
+    fn ends(&self) -> Option<Ends> {
+        Some(Ends {
+            embedding: self.embedding.clone(),
+            head: self.head.clone(),
+            scale: 1.0,
+            hidden: self.norm.weight.dim(-1) as usize,
+            vocab: self.vocab,
+            layers: self.blocks.len(),
+        })
     }
 }

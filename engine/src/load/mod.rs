@@ -11,6 +11,7 @@ mod weights;
 pub use config::{Config, RopeFields, float, read_json};
 pub use error::LoadError;
 pub use quant::{Mode, Packing, Quantization};
+pub(crate) use shards::find as find_shards;
 pub use shards::{Shard, TensorInfo};
 pub use trust::{Markers, markers};
 pub(crate) use weights::{Precision, Watch, Weights};

@@ -120,7 +120,7 @@ fn describe(entry: &Value) -> std::result::Result<(TensorInfo, u64), String> {
 ///
 /// # Errors
 /// When files are missing, corrupt, links out of the folder, or when there are only weights of another kind.
-pub(super) fn find(dir: &Path) -> Result<Vec<Shard>> {
+pub(crate) fn find(dir: &Path) -> Result<Vec<Shard>> {
     let names = list(dir)?;
     let has = |suffix: &str| names.iter().find(|name| name.to_lowercase().ends_with(suffix));
     let mut files: BTreeSet<String> = names.iter().filter(|name| name.ends_with(".safetensors")).cloned().collect();

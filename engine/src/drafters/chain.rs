@@ -1,0 +1,220 @@
+//! From the rows of a block to proposed tokens: base logits, the Markov term along the chain, the confidence head, and
+//! the map from a reduced vocabulary.
+
+use super::{
+    Result,
+    reader::Reader,
+    spec::{DrafterSpec, MarkovKind, MarkovSpec},
+};
+use crate::drafters::drafter::Drafter;
+use mlx_cpu::Weight;
+use mlx_rs::{
+    Array,
+    error::Exception,
+    ops::{
+        add, concatenate,
+        indexing::{TryIndexOp, argmax_axis},
+        multiply, sigmoid, subtract, tanh, zeros_dtype,
+    },
+};
+
+type Computed<T> = std::result::Result<T, Exception>;
+
+/// Adds to a slot's logits what the token before it says.
+#[derive(Debug)]
+pub(super) struct Markov {
+    spec: MarkovSpec,
+    /// A table over the target's vocabulary, `[V, r]`.
+    w1: Weight,
+    /// `[Vd, r]`.
+    w2: Weight,
+    /// Of the gated and rnn kinds.
+    projection: Option<Weight>,
+}
+
+impl Markov {
+    pub(super) fn read(reader: &mut Reader, spec: MarkovSpec, hidden: usize) -> Result<Self> {
+        let rank = spec.rank;
+        Ok(Self {
+            spec,
+            w1: reader.matrix("markov_head.markov_w1", rank, true)?,
+            w2: reader.matrix("markov_head.markov_w2", rank, true)?,
+            projection: match spec.kind {
+                MarkovKind::Vanilla => None,
+                MarkovKind::Gated => Some(reader.matrix("markov_head.gate_proj", hidden + rank, true)?),
+                MarkovKind::Rnn => Some(reader.matrix("markov_head.joint_proj", 2 * rank + hidden, true)?),
+            },
+        })
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        [&self.w1, &self.w2].into_iter().chain(&self.projection).map(Weight::nbytes).sum()
+    }
+
+    /// `[1, r]` of a token `[1]`.
+    fn embed(&self, previous: &Array, like: &Array) -> Computed<Array> {
+        mlx_cpu::embed(previous, &self.w1, like.dtype())
+    }
+
+    /// What `w2` multiplies. `e`: the embedding of the token before, `h`: the slot's hidden row, both `[1, ..]`.
+    fn input(&self, e: &Array, h: &Array, state: &mut Option<Array>) -> Computed<Array> {
+        let Some(projection) = &self.projection else {
+            return Ok(e.clone());
+        };
+        if self.spec.kind == MarkovKind::Gated {
+            let gate = sigmoid(&mlx_cpu::linear(&concatenate(&[h, e], -1)?, projection)?)?;
+            return multiply(&gate, e);
+        }
+        let rank = self.spec.rank as i32;
+        let z = match state.take() {
+            Some(z) => z,
+            None => zeros_dtype(&[1, rank], h.dtype())?,
+        };
+        let parts = mlx_cpu::linear(&concatenate(&[&z, e, h], -1)?, projection)?.split_equal(3, -1)?;
+        let (gate, candidate) = (sigmoid(&parts[0])?, tanh(&parts[1])?);
+        // σ(g) z + (1 − σ(g)) tanh(c)
+        *state = Some(add(&candidate, &multiply(&gate, &subtract(&z, &candidate)?)?)?);
+        tanh(&parts[2])
+    }
+}
+
+/// One block being turned into a chain of tokens, slot by slot. Everything is lazy.
+pub struct Chain<'a> {
+    drafter: &'a Drafter,
+    /// `[cap, Vd]`: logits before the Markov term, after the drafter's softcap.
+    pub base: Array,
+    /// `[cap, H]`: normed hidden rows of the predicting slots.
+    pub hidden: Array,
+    cap: i32,
+    next: i32,
+    state: Option<Array>,
+}
+
+/// One slot's outcome.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// `[1, Vd]`.
+    pub logits: Array,
+    /// `[1]`: the chance that the target takes this token, given that it took those before.
+    pub confidence: Option<Array>,
+}
+
+/// A greedy chain.
+#[derive(Debug, Clone)]
+pub struct Proposal {
+    /// `[cap]` u32, ids of the target.
+    pub tokens: Array,
+    /// `[cap]`; `None` without a confidence head.
+    pub confidence: Option<Array>,
+    /// `[cap, Vd]`: what the tokens were chosen from.
+    pub logits: Array,
+}
+
+impl<'a> Chain<'a> {
+    pub(super) fn new(drafter: &'a Drafter, base: Array, hidden: Array) -> Self {
+        let cap = base.dim(0);
+        Self {
+            drafter,
+            base,
+            hidden,
+            cap,
+            next: 0,
+            state: None,
+        }
+    }
+
+    /// The next slot, after the token `previous`, `[1]` u32 of the target's vocabulary: the anchor for the first.
+    ///
+    /// # Errors
+    /// After the last slot.
+    pub fn step(&mut self, previous: &Array) -> Computed<Step> {
+        let slot = self.next;
+        if slot >= self.cap {
+            return Err(Exception::custom(format!("the chain has {} slots", self.cap)));
+        }
+        self.next += 1;
+        let row = |of: &Array| of.try_index((slot..=slot, ..));
+        let (base, h) = (row(&self.base)?, row(&self.hidden)?);
+        let (logits, e) = match &self.drafter.markov {
+            None => (base, None),
+            Some(markov) => {
+                let e = markov.embed(previous, &h)?;
+                let input = markov.input(&e, &h, &mut self.state)?;
+                (mlx_cpu::linear_plus(&input, &markov.w2, &base)?, Some(e))
+            }
+        };
+        let confidence = self.drafter.confidence_of(&h, e.as_ref())?;
+        Ok(Step { logits, confidence })
+    }
+
+    /// Takes the best token of every slot.
+    pub fn greedy(mut self, anchor: &Array) -> Computed<Proposal> {
+        let mut previous = anchor.reshape(&[1])?;
+        let (mut tokens, mut confidences, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..self.cap {
+            let step = self.step(&previous)?;
+            previous = self.drafter.to_target(&argmax_axis(&step.logits, -1, false)?)?;
+            tokens.push(previous.clone());
+            confidences.extend(step.confidence);
+            rows.push(step.logits);
+        }
+        Ok(Proposal {
+            tokens: concatenate(&tokens, 0)?,
+            confidence: if confidences.is_empty() {
+                None
+            } else {
+                Some(concatenate(&confidences, 0)?)
+            },
+            logits: concatenate(&rows, 0)?,
+        })
+    }
+}
+
+/// Ids of the target for those of a reduced vocabulary, `[Vd]` u32: offsets on the draft ids. With the mask of the ids
+/// that there are.
+pub(super) fn target_ids(spec: &DrafterSpec, offsets: &[i64], mask: Option<&[i64]>) -> std::result::Result<Vec<u32>, String> {
+    if Some(offsets.len()) != spec.draft_vocab {
+        return Err(format!("has {} entries for a vocabulary of {:?}", offsets.len(), spec.draft_vocab));
+    }
+    let id = |(draft, offset): (usize, &i64)| {
+        let id = draft as i64 + offset;
+        let inside = usize::try_from(id).is_ok_and(|id| id < spec.vocab);
+        let named = mask.is_none_or(|mask| usize::try_from(id).is_ok_and(|id| mask.get(id).is_some_and(|named| *named != 0)));
+        match (inside, named) {
+            (true, true) => Ok(id as u32),
+            (false, _) => Err(format!("maps draft id {draft} to {id}, outside the vocabulary of {}", spec.vocab)),
+            (true, false) => Err(format!(
+                "maps draft id {draft} to {id}, which `t2d` does not name: these are no offsets"
+            )),
+        }
+    };
+    offsets.iter().enumerate().map(id).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::collections::BTreeMap;
+
+    /// Offsets are no ids: taken as ids they leave the set that the mask names.
+    #[test]
+    fn offsets_map_into_the_mask() {
+        let config = json!({
+            "architectures": ["DFlashDraftModel"], "hidden_size": 64, "vocab_size": 10, "num_hidden_layers": 1, "intermediate_size": 96,
+            "num_attention_heads": 4, "block_size": 8, "target_layer_ids": [1], "mask_token_id": 3
+        });
+        let config = config.as_object().unwrap();
+        let tensors = crate::drafters::Tensors::new(BTreeMap::new(), config);
+        let mut spec = crate::drafters::detect(config, None, &tensors).unwrap();
+        spec.draft_vocab = Some(3);
+        let mask = [0, 1, 0, 1, 0, 0, 0, 0, 0, 1];
+        assert_eq!(target_ids(&spec, &[1, 2, 7], Some(&mask)).unwrap(), [1, 3, 9]);
+        assert_eq!(target_ids(&spec, &[1, 2, 7], None).unwrap(), [1, 3, 9]);
+        let refused = |offsets: &[i64]| target_ids(&spec, offsets, Some(&mask)).unwrap_err();
+        assert!(refused(&[1, 3, 9]).contains("which `t2d` does not name"));
+        assert!(refused(&[1, 2, 9]).contains("outside the vocabulary"));
+        assert!(refused(&[1, 2]).contains("2 entries"));
+    }
+}
