@@ -27,6 +27,7 @@ CREATE TABLE message (
     deleted_at   INTEGER
 );
 CREATE INDEX message_session ON message (session_id, id);
+CREATE INDEX message_parent ON message (parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX message_streaming ON message (id) WHERE state = 'streaming';
 
 -- Text of messages that are being written, appended so that a long answer is not rewritten at every save.

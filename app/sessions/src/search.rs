@@ -40,9 +40,8 @@ impl Store {
         for hit in self.search_messages(&words, limit * 4)? {
             match hits.iter().position(|known| known.session.id == hit.session.id) {
                 Some(index) if hits[index].message.is_none() => hits[index] = hit,
-                Some(_) => {}
                 None if hits.len() < limit => hits.push(hit),
-                None => {}
+                Some(_) | None => {}
             }
         }
         Ok(hits)

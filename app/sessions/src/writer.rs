@@ -160,6 +160,11 @@ impl Writer {
     }
 }
 
+/// A message and everything that follows it, in all branches.
+const BELOW: &str = "WITH RECURSIVE below (id) AS (
+    SELECT ?1 UNION ALL SELECT message.id FROM message JOIN below ON message.parent_id = below.id
+) SELECT id FROM below";
+
 fn apply_all(db: &mut Connection, batch: &[Write]) -> rusqlite::Result<()> {
     let step = db.transaction()?;
     for write in batch {
@@ -204,8 +209,17 @@ fn apply(db: &Connection, write: &Write) -> rusqlite::Result<()> {
             db.execute("UPDATE message SET state = 'streaming' WHERE id = ?", [message])?;
         }
         Write::Activate { session, parent, child } => activate(db, *session, *parent, *child)?,
-        Write::DeleteMessage { id, at } => {
-            db.execute("UPDATE message SET deleted_at = ?2 WHERE id = ?1", params![id, at])?;
+        Write::DeleteMessage { id, at: Some(at) } => {
+            let sql = format!("UPDATE message SET deleted_at = ?2 WHERE deleted_at IS NULL AND id IN ({BELOW})");
+            db.execute(&sql, params![id, at])?;
+        }
+        // What went with it comes back with it; what had been deleted before stays deleted.
+        Write::DeleteMessage { id, at: None } => {
+            let sql = format!(
+                "UPDATE message SET deleted_at = NULL
+                 WHERE deleted_at = (SELECT deleted_at FROM message WHERE id = ?1) AND id IN ({BELOW})"
+            );
+            db.execute(&sql, [id])?;
         }
         Write::Draft { session, text } if text.is_empty() => {
             db.execute("DELETE FROM draft WHERE session_id = ?", [session])?;

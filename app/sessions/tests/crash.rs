@@ -1,6 +1,6 @@
 //! The test program starts itself as a child that streams an answer, kills it with SIGKILL, and counts what is left.
 #![cfg(unix)]
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use dspark_sessions::{MessageState, NewMessage, Role, Store};
 use std::{

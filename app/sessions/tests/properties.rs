@@ -74,6 +74,9 @@ proptest! {
                 }
                 Step::Delete { message } if !known.is_empty() => {
                     let id = known[message % known.len()];
+                    if tree.path_to(id).first().is_none_or(|root| tree.get(*root).is_none_or(|root| root.parent.is_some())) {
+                        continue;
+                    }
                     store.delete_message(id);
                     removed.extend(tree.remove(id));
                 }

@@ -79,6 +79,18 @@ fn alternatives_and_branches() {
     store.delete_message(edited);
     store.flush().unwrap();
     assert_eq!(store.tree(session).unwrap().path(), [ask, first, follow]);
+    // What hangs below a deleted message goes and comes with it, for the search too.
+    let deep = store.add_message(NewMessage::new(session, Some(follow), Role::Assistant, "xylophone"));
+    store.flush().unwrap();
+    assert_eq!(store.search("xylophone", 5).unwrap().len(), 1);
+    store.delete_message(first);
+    store.flush().unwrap();
+    assert!(store.search("xylophone", 5).unwrap().is_empty());
+    assert_eq!(store.tree(session).unwrap().path(), [ask, second]);
+    store.restore_message(first);
+    store.activate(session, Some(ask), first);
+    store.flush().unwrap();
+    assert_eq!(store.tree(session).unwrap().path(), [ask, first, follow, deep]);
     store.restore_message(edited);
     store.flush().unwrap();
     assert_eq!(store.tree(session).unwrap().path(), [edited]);

@@ -16,11 +16,20 @@ fn main() {
 
 fn open() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let arguments: Vec<String> = std::env::args().collect();
-    let value = |name: &str| arguments.iter().position(|argument| argument == name).and_then(|at| arguments.get(at + 1)).cloned();
+    let value = |name: &str| {
+        arguments
+            .iter()
+            .position(|argument| argument == name)
+            .and_then(|at| arguments.get(at + 1))
+            .cloned()
+    };
     let name = value("--scene").unwrap_or_else(|| "play".into());
     let size = value("--size").unwrap_or_else(|| "1280x800".into());
     let size: Vec<f32> = size.split('x').filter_map(|side| side.parse().ok()).collect();
-    let data = value("--data").map_or_else(|| std::env::temp_dir().join(format!("double-window-{}", std::process::id())), PathBuf::from);
+    let data = value("--data").map_or_else(
+        || std::env::temp_dir().join(format!("double-window-{}", std::process::id())),
+        PathBuf::from,
+    );
     let scene = scene::Scene::new(&name).ok_or("scenes: play, chat, reply, empty, first-run, models, settings, picker")?;
     scene.prepare(&data, value("--theme").as_deref())?;
     let mut options = AppOptions::new(

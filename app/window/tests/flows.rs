@@ -2,16 +2,16 @@
 #![allow(clippy::unwrap_used)]
 
 use dspark_protocol::{
-    ActiveRequest, EngineError, EngineState, Event, FinishReason, LoadEvent, LoadStage, Message, Mode, ModelInfo, Prompt, Request, Role as EngineRole,
-    Snapshot, Source, Summary, TextDelta, Timings, TokenInfo, Usage,
+    ActiveRequest, EngineError, EngineState, Event, FinishReason, LoadEvent, LoadStage, Message, Mode, ModelInfo, Prompt, Request,
+    Role as EngineRole, Snapshot, Source, Summary, TextDelta, Timings, TokenInfo, Usage,
 };
-use dspark_sessions::{Finish, MessageState, Role, Tree};
+use dspark_sessions::{Finish, MessageState, Meta, Role, Tree};
 use dspark_window::{
-    bridge::{FetchError, FetchProgress, ModelEntry, Offer, ServerFailure, Survey},
+    bridge::{FetchError, FetchProgress, Fit, ModelEntry, Offer, ServerFailure, Survey},
     settings::Settings,
     state::{
-        ChatMsg, Choice, Clock, Effect, ModelsMsg, Msg, Phase, Screen, ServerState, SettingsMsg, SidebarMsg, State, Status, StoreWrite, status,
-        tray_title, update,
+        ChatMsg, Choice, Clock, Effect, ModelsMsg, Msg, Phase, Screen, ServerState, SettingsMsg, SidebarMsg, State, Status, StoreWrite,
+        status, tray_title, update,
     },
 };
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -135,8 +135,13 @@ fn turn(state: &mut State, question: &str, answer: &str) -> i64 {
 }
 
 fn messages(request: &Request) -> Vec<(EngineRole, String)> {
-    let Prompt::Chat { messages, .. } = &request.prompt else { panic!("not a chat") };
-    messages.iter().map(|Message { role, content, .. }| (*role, content.clone())).collect()
+    let Prompt::Chat { messages, .. } = &request.prompt else {
+        panic!("not a chat")
+    };
+    messages
+        .iter()
+        .map(|Message { role, content, .. }| (*role, content.clone()))
+        .collect()
 }
 
 fn shown(state: &State) -> Vec<(Role, String, MessageState)> {
@@ -154,9 +159,11 @@ fn shown(state: &State) -> Vec<(Role, String, MessageState)> {
 fn the_first_message_makes_a_session_with_a_title() {
     let mut state = ready();
     let effects = say(&mut state, "  Explain RoPE scaling.\nPlease. ");
-    assert!(effects.iter().any(
-        |effect| matches!(effect, Effect::Store(StoreWrite::CreateSession { id: 1, title }) if title == "Explain RoPE scaling")
-    ));
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Store(StoreWrite::CreateSession { id: 1, title }) if title == "Explain RoPE scaling"))
+    );
     let (id, request) = submitted(&effects);
     assert_eq!(messages(&request), [(EngineRole::User, "Explain RoPE scaling.\nPlease.".into())]);
     assert_eq!(state.chat.title, "Explain RoPE scaling");
@@ -168,7 +175,13 @@ fn the_first_message_makes_a_session_with_a_title() {
         prompt_tokens: 20,
         cached_tokens: 5,
     };
-    chat(&mut state, ChatMsg::Event { message: id, event: started });
+    chat(
+        &mut state,
+        ChatMsg::Event {
+            message: id,
+            event: started,
+        },
+    );
     assert_eq!(state.live().unwrap().phase, Phase::Prefilling { processed: 5, total: 20 });
     delta(&mut state, id, "It ");
     delta(&mut state, id, "scales.");
@@ -177,11 +190,18 @@ fn the_first_message_makes_a_session_with_a_title() {
     let meta = effects
         .iter()
         .find_map(|effect| match effect {
-            Effect::Store(StoreWrite::Finish { state: MessageState::Done, meta, .. }) => Some(meta),
+            Effect::Store(StoreWrite::Finish {
+                state: MessageState::Done,
+                meta,
+                ..
+            }) => Some(meta),
             _ => None,
         })
         .unwrap();
-    assert_eq!((meta.ttft, meta.decode_rate, meta.seed, meta.finish), (Some(0.5), Some(5.0), Some(42), Some(Finish::Stop)));
+    assert_eq!(
+        (meta.ttft, meta.decode_rate, meta.seed, meta.finish),
+        (Some(0.5), Some(5.0), Some(42), Some(Finish::Stop))
+    );
     assert_eq!(meta.model.as_deref(), Some("starter"));
     assert!(state.live().is_none());
     assert_eq!(shown(&state)[1].1, "It scales.");
@@ -217,7 +237,9 @@ fn stop_keeps_the_text_and_continue_goes_on_in_it() {
     assert!(effects.contains(&Effect::Store(StoreWrite::Resume(id))));
     let (again, request) = submitted(&effects);
     assert_eq!(again, id);
-    let Prompt::Chat { options, .. } = &request.prompt else { panic!("not a chat") };
+    let Prompt::Chat { options, .. } = &request.prompt else {
+        panic!("not a chat")
+    };
     assert!(options.continue_final_message);
     assert_eq!(messages(&request).last().unwrap(), &(EngineRole::Assistant, "one two".into()));
     delta(&mut state, id, " three");
@@ -237,7 +259,11 @@ fn another_answer_stands_beside_the_first() {
     let alternatives = state.chat.tree.alternatives(second);
     assert_eq!((alternatives.index, alternatives.ids.len()), (1, 2));
     let effects = chat(&mut state, ChatMsg::Alternative { message: second, step: -1 });
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::Store(StoreWrite::Activate { child, .. }) if *child == first)));
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Store(StoreWrite::Activate { child, .. }) if *child == first))
+    );
     assert_eq!(shown(&state)[1].1, "knock knock");
     chat(&mut state, ChatMsg::Alternative { message: first, step: -1 });
     assert_eq!(shown(&state)[1].1, "knock knock", "there is nothing before the first");
@@ -285,7 +311,13 @@ fn a_busy_engine_is_retried_in_place() {
         limit: 8,
         retry_after_s: 2,
     };
-    chat(&mut state, ChatMsg::Event { message: id, event: Event::Failed(busy) });
+    chat(
+        &mut state,
+        ChatMsg::Event {
+            message: id,
+            event: Event::Failed(busy),
+        },
+    );
     let (again, _) = submitted(&chat(&mut state, ChatMsg::Regenerate(id)));
     assert_eq!(again, id, "an empty answer leaves no alternative behind");
     chat(
@@ -310,7 +342,11 @@ fn a_failed_question_and_the_next_are_asked_together() {
         },
     );
     let (_, request) = submitted(&say(&mut state, "two"));
-    assert_eq!(messages(&request), [(EngineRole::User, "one\n\ntwo".into())], "templates want turns to alternate");
+    assert_eq!(
+        messages(&request),
+        [(EngineRole::User, "one\n\ntwo".into())],
+        "templates want turns to alternate"
+    );
 }
 
 #[test]
@@ -349,20 +385,28 @@ fn deleting_a_chat_stops_it_and_can_be_undone() {
 fn what_is_written_before_a_model_goes_out_when_it_is_ready() {
     let mut state = state();
     update(&mut state, snapshot(EngineState::NoModel, None));
-    assert!(say(&mut state, "hello").iter().all(|effect| !matches!(effect, Effect::Submit { .. })));
+    assert!(
+        say(&mut state, "hello")
+            .iter()
+            .all(|effect| !matches!(effect, Effect::Submit { .. }))
+    );
     let survey = Survey {
         offers: vec![Offer {
             id: "starter".into(),
             name: "Starter".into(),
             detail: String::new(),
             bytes: 98,
-            fit: Default::default(),
+            fit: Fit::default(),
             starter: true,
         }],
         ..Survey::default()
     };
     update(&mut state, Msg::Models(ModelsMsg::Surveyed(survey)));
-    assert_eq!(state.models.choice, Some(Choice::Offer("starter".into())), "a newcomer is led to the starter");
+    assert_eq!(
+        state.models.choice,
+        Some(Choice::Offer("starter".into())),
+        "a newcomer is led to the starter"
+    );
     assert_eq!(update(&mut state, Msg::Models(ModelsMsg::Start)), [Effect::Fetch("starter".into())]);
     assert_eq!(status(&state), Status::Downloading(Some(0)));
     let at = FetchProgress {
@@ -380,11 +424,15 @@ fn what_is_written_before_a_model_goes_out_when_it_is_ready() {
         detail: String::new(),
         source: String::new(),
         bytes: 98,
-        fit: Default::default(),
+        fit: Fit::default(),
         problem: None,
     };
     let effects = update(&mut state, Msg::Models(ModelsMsg::Fetched(Ok(entry))));
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::Load(request) if request.name == "starter")));
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Load(request) if request.name == "starter"))
+    );
     let stage = LoadEvent::Stage {
         stage: LoadStage::Reading,
         done: 1,
@@ -401,7 +449,13 @@ fn what_is_written_before_a_model_goes_out_when_it_is_ready() {
 #[test]
 fn a_failed_load_leaves_the_old_model_and_says_so() {
     let mut state = ready();
-    update(&mut state, Msg::Models(ModelsMsg::Inspected { path: "/m/big".into(), found: Ok(entry("big")) }));
+    update(
+        &mut state,
+        Msg::Models(ModelsMsg::Inspected {
+            path: "/m/big".into(),
+            found: Ok(entry("big")),
+        }),
+    );
     assert!(state.models.loading.is_some());
     let failed = EngineError::Load {
         model: "big".into(),
@@ -409,7 +463,11 @@ fn a_failed_load_leaves_the_old_model_and_says_so() {
     };
     update(&mut state, Msg::Models(ModelsMsg::LoadEvent(LoadEvent::Failed(failed))));
     let failure = state.models.failure.as_ref().unwrap();
-    assert!(failure.reason.contains("43 GB") && failure.reason.contains("starter is still loaded"), "{}", failure.reason);
+    assert!(
+        failure.reason.contains("43 GB") && failure.reason.contains("starter is still loaded"),
+        "{}",
+        failure.reason
+    );
     assert_eq!(status(&state), Status::Ready);
 }
 
@@ -420,7 +478,7 @@ fn entry(name: &str) -> ModelEntry {
         detail: String::new(),
         source: String::new(),
         bytes: 0,
-        fit: Default::default(),
+        fit: Fit::default(),
         problem: None,
     }
 }
@@ -430,9 +488,22 @@ fn cancelling_is_not_a_failure() {
     let mut state = ready();
     update(&mut state, Msg::Models(ModelsMsg::Load(entry("big"))));
     assert_eq!(update(&mut state, Msg::Models(ModelsMsg::CancelLoad)), [Effect::CancelLoad]);
-    update(&mut state, Msg::Models(ModelsMsg::LoadEvent(LoadEvent::Failed(EngineError::Cancelled))));
+    update(
+        &mut state,
+        Msg::Models(ModelsMsg::LoadEvent(LoadEvent::Failed(EngineError::Cancelled))),
+    );
     assert!(state.models.failure.is_none() && state.models.loading.is_none());
-    update(&mut state, Msg::Models(ModelsMsg::Fetch(Offer { id: "x".into(), name: "x".into(), detail: String::new(), bytes: 1, fit: Default::default(), starter: false })));
+    update(
+        &mut state,
+        Msg::Models(ModelsMsg::Fetch(Offer {
+            id: "x".into(),
+            name: "x".into(),
+            detail: String::new(),
+            bytes: 1,
+            fit: Fit::default(),
+            starter: false,
+        })),
+    );
     update(&mut state, Msg::Models(ModelsMsg::CancelFetch));
     update(&mut state, Msg::Models(ModelsMsg::Fetched(Err(FetchError::Cancelled))));
     assert!(state.models.failure.is_none() && state.models.fetching.is_none());
@@ -459,7 +530,7 @@ fn an_answer_goes_on_while_another_chat_is_open() {
         role: Role::User,
         text: "slow".into(),
         state: MessageState::Done,
-        meta: Default::default(),
+        meta: Meta::default(),
         created_at: 0,
         active_child: None,
     };
@@ -542,7 +613,11 @@ fn the_server_follows_the_settings() {
     let mut settings = state.settings.clone();
     settings.server.port = 9001;
     let effects = update(&mut state, Msg::Settings(SettingsMsg::Changed(Box::new(settings))));
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::StartServer(config) if config.port == 9001)));
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::StartServer(config) if config.port == 9001))
+    );
     let failure = ServerFailure {
         reason: "`node` listens there".into(),
         next_free: Some(9002),
@@ -551,8 +626,15 @@ fn the_server_follows_the_settings() {
     assert!(matches!(state.server, ServerState::Failed(_)));
     let toast = state.toasts.latest().unwrap().id;
     let effects = update(&mut state, Msg::ToastAction(toast));
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::StartServer(config) if config.port == 9002)));
-    update(&mut state, Msg::Settings(SettingsMsg::ServerAnswer(Ok("http://127.0.0.1:9002".into()))));
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::StartServer(config) if config.port == 9002))
+    );
+    update(
+        &mut state,
+        Msg::Settings(SettingsMsg::ServerAnswer(Ok("http://127.0.0.1:9002".into()))),
+    );
     assert_eq!(update(&mut state, Msg::Settings(SettingsMsg::TogglePause)), [Effect::StopServer]);
     assert_eq!(state.server, ServerState::Paused);
     update(&mut state, Msg::Settings(SettingsMsg::ServerAnswer(Ok("late".into()))));
@@ -572,7 +654,9 @@ fn every_engine_state_has_its_word_and_the_tray_its_figure() {
         EngineState::Prefilling { processed: 62, total: 100 },
         EngineState::Generating { tokens_per_sec: 41.7 },
         EngineState::Unloading,
-        EngineState::Error { reason: "wrong sums".into() },
+        EngineState::Error {
+            reason: "wrong sums".into(),
+        },
         EngineState::Stopped,
     ] {
         update(&mut state, snapshot(engine, None));
@@ -607,4 +691,49 @@ fn screens_and_new_chats() {
     assert_eq!(state.screen, Screen::Chat);
     assert!(state.chat.session.is_none() && state.chat.tree.is_empty());
     assert!(!state.is_first_run(), "there is a model");
+}
+
+#[test]
+fn a_hit_in_another_branch_is_brought_to_light() {
+    let mut state = ready();
+    let first = turn(&mut state, "a joke", "knock knock");
+    let (second, _) = submitted(&chat(&mut state, ChatMsg::Regenerate(first)));
+    finish(&mut state, second, FinishReason::Stop { matched: None });
+    assert_eq!(shown(&state)[1].1, "");
+    let session = state.chat.session.unwrap();
+    let effects = chat(
+        &mut state,
+        ChatMsg::Reveal {
+            session,
+            message: Some(first),
+        },
+    );
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Store(StoreWrite::Activate { child, .. }) if *child == first))
+    );
+    assert_eq!(shown(&state)[1].1, "knock knock");
+}
+
+#[test]
+fn unsent_text_of_the_new_chat_comes_back() {
+    let mut state = ready();
+    turn(&mut state, "a", "b");
+    let session = state.chat.session.unwrap();
+    chat(&mut state, ChatMsg::New);
+    chat(&mut state, ChatMsg::Compose("half a thought".into()));
+    chat(&mut state, ChatMsg::Open(session));
+    let opened = ChatMsg::Opened {
+        session,
+        tree: Tree::default(),
+        draft: String::new(),
+    };
+    chat(&mut state, opened);
+    assert_eq!(state.chat.draft.text, "");
+    chat(&mut state, ChatMsg::New);
+    assert_eq!(state.chat.draft.text, "half a thought");
+    chat(&mut state, ChatMsg::Send);
+    chat(&mut state, ChatMsg::New);
+    assert_eq!(state.chat.draft.text, "");
 }

@@ -2,7 +2,7 @@
 //! menu items are clicked, and all of it goes on with the window closed. Needs Xvfb and dbus-run-session; without them
 //! the test says so and passes.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::unused_self, clippy::print_stdout)]
 
 use std::{
     path::Path,
@@ -15,7 +15,12 @@ use zbus::{blocking::Connection, interface, zvariant::OwnedValue};
 const INSIDE: &str = "DSPARK_TRAY_TEST_BUS";
 
 fn have(program: &str) -> bool {
-    Command::new(program).arg("--help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+    Command::new(program)
+        .arg("--help")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok()
 }
 
 #[test]
@@ -23,7 +28,10 @@ fn the_gauge_and_its_menu() {
     if std::env::var_os(INSIDE).is_some() {
         return inside();
     }
-    let missing: Vec<&str> = ["Xvfb", "dbus-run-session", "xdotool"].into_iter().filter(|program| !have(program)).collect();
+    let missing: Vec<&str> = ["Xvfb", "dbus-run-session", "xdotool"]
+        .into_iter()
+        .filter(|program| !have(program))
+        .collect();
     if !missing.is_empty() {
         eprintln!("SKIPPED: {} not installed (apt-get install xvfb dbus xdotool)", missing.join(", "));
         return;
@@ -116,7 +124,10 @@ impl Desk {
             .into_iter()
             .map(|child| {
                 let (id, mut properties, _): Node = child.try_into().unwrap();
-                let label = properties.remove("label").map(|label| String::try_from(label).unwrap()).unwrap_or_default();
+                let label = properties
+                    .remove("label")
+                    .map(|label| String::try_from(label).unwrap())
+                    .unwrap_or_default();
                 let enabled = properties.remove("enabled").is_none_or(|enabled| bool::try_from(enabled).unwrap());
                 (id, label.replace('_', ""), enabled)
             })
@@ -200,7 +211,9 @@ fn inside() {
             .spawn()
             .unwrap(),
     );
-    let item = registered.recv_timeout(Duration::from_secs(30)).expect("the item registers with the watcher");
+    let item = registered
+        .recv_timeout(Duration::from_secs(30))
+        .expect("the item registers with the watcher");
     let desk = Desk { bus, item };
 
     until("the gauge", || (desk.property("Title") == "66 t/s").then_some(()));
@@ -225,9 +238,13 @@ fn inside() {
     assert!(app.0.try_wait().unwrap().is_none(), "the app runs on");
     assert_eq!(desk.property("Title"), "66 t/s");
     desk.click("Pause server");
-    until("the pause", || desk.menu().iter().any(|(_, label, _)| label == "Resume server").then_some(()));
+    until("the pause", || {
+        desk.menu().iter().any(|(_, label, _)| label == "Resume server").then_some(())
+    });
     desk.click("Resume server");
-    until("the server", || desk.menu().iter().any(|(_, label, _)| label == "Pause server").then_some(()));
+    until("the server", || {
+        desk.menu().iter().any(|(_, label, _)| label == "Pause server").then_some(())
+    });
     desk.click("Stop generating");
     until("the end of the reply", || (desk.property("Title") == "mlx-dspark").then_some(()));
     let stop = desk.menu().into_iter().find(|(_, label, _)| label == "Stop generating").unwrap();

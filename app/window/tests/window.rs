@@ -22,9 +22,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+type Setup = Box<dyn FnOnce(&egui::Context) -> Window>;
+
 struct Stage {
     window: Option<Window>,
-    setup: Option<Box<dyn FnOnce(&egui::Context) -> Window>>,
+    setup: Option<Setup>,
     /// Kept until the end of the test.
     folder: tempfile::TempDir,
 }
@@ -40,7 +42,13 @@ fn open_with(engine: dspark_protocol::EngineHandle, folder: tempfile::TempDir, s
     let data = folder.path().to_path_buf();
     let setup = Box::new(move |ctx: &egui::Context| {
         let state = State::new(settings, data.clone(), store.next_ids(), Clock::now());
-        let bridge = Bridge::new(engine, Some(store), Arc::new(scene::ScriptedCatalog), Arc::new(NoServer), data.join("settings.toml"));
+        let bridge = Bridge::new(
+            engine,
+            Some(store),
+            Arc::new(scene::ScriptedCatalog),
+            Arc::new(NoServer),
+            data.join("settings.toml"),
+        );
         Window::new(ctx, state, bridge)
     });
     let stage = Stage {
@@ -77,7 +85,12 @@ fn settings(theme: ThemeChoice) -> Settings {
 }
 
 fn open(script: Script) -> Test {
-    let mut test = open_with(double::start(script), tempfile::tempdir().unwrap(), [1100.0, 700.0], settings(ThemeChoice::Dark));
+    let mut test = open_with(
+        double::start(script),
+        tempfile::tempdir().unwrap(),
+        [1100.0, 700.0],
+        settings(ThemeChoice::Dark),
+    );
     until(&mut test, "a model", |window| window.state.has_model());
     test
 }
@@ -170,7 +183,9 @@ fn enter_of_an_input_method_does_not_send() {
         repeat: false,
         modifiers: Modifiers::NONE,
     };
-    test.input_mut().events.extend([preedit("go"), Event::Ime(ImeEvent::Commit(" go".into())), enter]);
+    test.input_mut()
+        .events
+        .extend([preedit("go"), Event::Ime(ImeEvent::Commit(" go".into())), enter]);
     test.run_steps(2);
     assert!(window(&test).state.chat.tree.is_empty());
     test.key_press(Key::Enter);
@@ -198,19 +213,25 @@ fn stop_continue_and_another_answer() {
     let long = "word ".repeat(400);
     let mut test = open(Script::saying(long).at(60.0));
     send(&mut test, "talk");
-    until(&mut test, "some words", |window| window.state.live().is_some_and(|live| live.tokens > 3));
+    until(&mut test, "some words", |window| {
+        window.state.live().is_some_and(|live| live.tokens > 3)
+    });
     test.get_by_label("Stop").click();
     idle(&mut test);
     assert_eq!(answers(&test)[1].1, MessageState::Stopped);
     let kept = answers(&test)[1].0.len();
     test.get_by_label("Stopped");
     test.get_by_label("Continue").click();
-    until(&mut test, "more words", |window| window.state.live().is_some_and(|live| live.tokens > 2));
+    until(&mut test, "more words", |window| {
+        window.state.live().is_some_and(|live| live.tokens > 2)
+    });
     test.key_press(Key::Escape);
     idle(&mut test);
     assert!(answers(&test)[1].0.len() > kept, "it went on in the same message");
     test.get_by_label("Another answer").click();
-    until(&mut test, "another answer", |window| window.state.live().is_some_and(|live| live.tokens > 2));
+    until(&mut test, "another answer", |window| {
+        window.state.live().is_some_and(|live| live.tokens > 2)
+    });
     test.key_press(Key::Escape);
     idle(&mut test);
     test.get_by_label("2/2");
@@ -287,7 +308,9 @@ fn chats_are_renamed_found_deleted_and_brought_back() {
     test.key_press_modifiers(Modifiers::COMMAND | Modifiers::SHIFT, Key::F);
     test.run_steps(4);
     test.get_by_role_and_label(Role::TextInput, "Search chats").type_text("walrus");
-    until(&mut test, "the hit", |window| window.state.sidebar.hits.as_ref().is_some_and(|hits| hits.len() == 1));
+    until(&mut test, "the hit", |window| {
+        window.state.sidebar.hits.as_ref().is_some_and(|hits| hits.len() == 1)
+    });
     test.key_press(Key::Escape);
     test.run_steps(3);
 
@@ -295,14 +318,21 @@ fn chats_are_renamed_found_deleted_and_brought_back() {
     test.run_steps(4);
     assert!(window(&test).state.sidebar.sessions.is_empty());
     test.get_by_label("Undo").click();
-    until(&mut test, "the chat", |window| window.state.chat.session.is_some() && !window.state.chat.tree.is_empty());
+    until(&mut test, "the chat", |window| {
+        window.state.chat.session.is_some() && !window.state.chat.tree.is_empty()
+    });
     assert_eq!(window(&test).state.sidebar.sessions.len(), 1);
 }
 
 #[test]
 fn the_keyboard_goes_everywhere() {
     let mut test = open(Script::saying("ok"));
-    for (key, screen) in [(Key::Num2, Screen::Models), (Key::Num3, Screen::Settings), (Key::Num1, Screen::Chat), (Key::Comma, Screen::Settings)] {
+    for (key, screen) in [
+        (Key::Num2, Screen::Models),
+        (Key::Num3, Screen::Settings),
+        (Key::Num1, Screen::Chat),
+        (Key::Comma, Screen::Settings),
+    ] {
         test.key_press_modifiers(Modifiers::COMMAND, key);
         test.run_steps(2);
         assert_eq!(window(&test).state.screen, screen);
@@ -343,7 +373,9 @@ fn settings_are_changed_and_kept() {
     test.run_steps(3);
     assert!(!window(&test).state.settings.server.enabled);
     let path = test.state().folder.path().join("settings.toml");
-    until(&mut test, "the file", move |_| Settings::load(&path).0.appearance.theme == ThemeChoice::Light);
+    until(&mut test, "the file", move |_| {
+        Settings::load(&path).0.appearance.theme == ThemeChoice::Light
+    });
 }
 
 #[test]
@@ -363,7 +395,9 @@ fn the_first_run_gets_a_model_and_then_answers() {
     assert!(window(&test).state.chat.waiting);
     until(&mut test, "the model", |window| window.state.has_model());
     idle(&mut test);
-    until(&mut test, "the answer", |window| window.state.chat.tree.len() == 2 && window.state.lives.is_empty());
+    until(&mut test, "the answer", |window| {
+        window.state.chat.tree.len() == 2 && window.state.lives.is_empty()
+    });
     assert_eq!(answers(&test)[1].0, "ready at last");
 }
 
@@ -393,7 +427,7 @@ fn an_idle_window_asks_for_no_frames() {
     test.run_steps(20);
     let output = test.output();
     let delay = output.viewport_output[&egui::ViewportId::ROOT].repaint_delay;
-    assert!(delay > Duration::from_secs(3600), "the window wants to be drawn again in {delay:?}");
+    assert!(delay > Duration::from_hours(1), "the window wants to be drawn again in {delay:?}");
 }
 
 /// While text streams the window is drawn about thirty times a second, however fast tokens come. Frames are drawn here
@@ -409,7 +443,9 @@ fn streaming_draws_thirty_frames_a_second() {
         let mut due = wake.lock().unwrap();
         *due = Some(due.map_or(at, |known| known.min(at)));
     });
-    until(&mut test, "a first word", |window| window.state.live().is_some_and(|live| live.tokens > 0));
+    until(&mut test, "a first word", |window| {
+        window.state.live().is_some_and(|live| live.tokens > 0)
+    });
     let (begin, mut frames) = (Instant::now(), 0);
     let words = |test: &Test| window(test).state.live().map_or(0, |live| live.tokens);
     let before = words(&test);
@@ -428,7 +464,11 @@ fn streaming_draws_thirty_frames_a_second() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!((3..=31).contains(&frames), "{frames} frames in a second");
-    assert!(words(&test) > before + 100, "the text goes on: {} words in a second", words(&test) - before);
+    assert!(
+        words(&test) > before + 100,
+        "the text goes on: {} words in a second",
+        words(&test) - before
+    );
     test.key_press(Key::Escape);
     idle(&mut test);
 }
@@ -443,7 +483,10 @@ fn a_very_long_chat_lays_out_only_what_is_seen() {
         let mut parent = None;
         for turn in 0..400 {
             for role in [dspark_sessions::Role::User, dspark_sessions::Role::Assistant] {
-                let text = format!("Turn {turn}. {}\n\n```rust\nlet x = {turn};\n```\n", "Some words of text. ".repeat(80));
+                let text = format!(
+                    "Turn {turn}. {}\n\n```rust\nlet x = {turn};\n```\n",
+                    "Some words of text. ".repeat(80)
+                );
                 parent = Some(store.add_message(dspark_sessions::NewMessage::new(session, parent, role, text)));
             }
         }
@@ -470,7 +513,9 @@ fn picture(name: &str, scene: scene::Scene, theme: ThemeChoice, size: [f32; 2]) 
     let folder = tempfile::tempdir().unwrap();
     scene.prepare(folder.path(), None).unwrap();
     let mut test = open_with(scene.engine(), folder, size, settings(theme));
-    until(&mut test, "the engine", |window| window.state.engine.state != dspark_protocol::EngineState::Starting);
+    until(&mut test, "the engine", |window| {
+        window.state.engine.state != dspark_protocol::EngineState::Starting
+    });
     for message in scene.opening() {
         window(&test).inbox().push(message);
         test.run_steps(2);

@@ -15,7 +15,10 @@ fn fit(level: FitLevel, words: &str, parts: &[(&str, f64)]) -> Fit {
     Fit {
         level,
         words: words.into(),
-        parts: parts.iter().map(|(name, gigabytes)| ((*name).into(), (gigabytes * 1e9) as u64)).collect(),
+        parts: parts
+            .iter()
+            .map(|(name, gigabytes)| ((*name).into(), (gigabytes * 1e9) as u64))
+            .collect(),
     }
 }
 
@@ -44,15 +47,23 @@ fn offer(name: &str, detail: &str, gigabytes: f64, fit: Fit, starter: bool) -> O
 
 impl Catalog for ScriptedCatalog {
     fn survey(&self, folders: &[PathBuf], _: &MachineInfo, _: u64) -> Survey {
-        let well = |weights: f64| fit(FitLevel::Well, "Fits well", &[("Weights", weights), ("Context", 1.2), ("Buffers", 0.7)]);
-        let mut installed = vec![entry(
-            "Qwen3-8B-8bit",
-            "8.2B, 8-bit, 40k context",
-            "LM Studio",
-            8.7,
-            well(8.7),
-        )];
-        installed.extend(folders.iter().map(|folder| entry("Llama-3.2-3B-4bit", "3.2B, 4-bit, 128k context", &folder.display().to_string(), 1.8, well(1.8))));
+        let well = |weights: f64| {
+            fit(
+                FitLevel::Well,
+                "Fits well",
+                &[("Weights", weights), ("Context", 1.2), ("Buffers", 0.7)],
+            )
+        };
+        let mut installed = vec![entry("Qwen3-8B-8bit", "8.2B, 8-bit, 40k context", "LM Studio", 8.7, well(8.7))];
+        installed.extend(folders.iter().map(|folder| {
+            entry(
+                "Llama-3.2-3B-4bit",
+                "3.2B, 4-bit, 128k context",
+                &folder.display().to_string(),
+                1.8,
+                well(1.8),
+            )
+        }));
         let check = |words: &str, reason: &str| Check {
             ok: true,
             words: words.into(),
@@ -61,8 +72,20 @@ impl Catalog for ScriptedCatalog {
         Survey {
             installed,
             offers: vec![
-                offer("SmolLM2-135M-Instruct", "135M, 4-bit, 8k context, for trying things out", 0.098, well(0.1), true),
-                offer("Qwen3-14B-8bit", "14.8B, 8-bit, 40k context", 15.7, fit(FitLevel::Fits, "Fits", &[("Weights", 15.7)]), false),
+                offer(
+                    "SmolLM2-135M-Instruct",
+                    "135M, 4-bit, 8k context, for trying things out",
+                    0.098,
+                    well(0.1),
+                    true,
+                ),
+                offer(
+                    "Qwen3-14B-8bit",
+                    "14.8B, 8-bit, 40k context",
+                    15.7,
+                    fit(FitLevel::Fits, "Fits", &[("Weights", 15.7)]),
+                    false,
+                ),
                 offer("Qwen3-4B-4bit", "4.0B, 4-bit, 40k context", 2.3, well(2.3), false),
                 offer(
                     "Qwen3-32B-8bit",
@@ -84,10 +107,15 @@ impl Catalog for ScriptedCatalog {
 
     fn inspect(&self, path: &Path) -> Result<ModelEntry, String> {
         if path.join("config.json").exists() || path.starts_with("/models") {
-            let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+            let name = path
+                .file_name()
+                .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
             return Ok(entry(&name, "", "folder", 1.0, Fit::default()));
         }
-        Err(format!("there is no config.json in `{}`: choose the folder that holds the weights", path.display()))
+        Err(format!(
+            "there is no config.json in `{}`: choose the folder that holds the weights",
+            path.display()
+        ))
     }
 
     fn fetch(&self, id: &str, report: &mut dyn FnMut(FetchProgress), cancel: &CancellationToken) -> Result<ModelEntry, FetchError> {

@@ -8,8 +8,7 @@ pub const PAUSE_AT: usize = ANSWER.len() - 46;
 
 pub const THOUGHT: &str = "<think>\nSorting by start fails on one long meeting. By end, the exchange argument works, and `retain` keeps it in place.\n</think>\n\n";
 
-pub const QUESTION: &str =
-    "Pick the most meetings that don’t overlap from a list of spans. Rust, no crates, and tell me why greedy works.";
+pub const QUESTION: &str = "Pick the most meetings that don’t overlap from a list of spans. Rust, no crates, and tell me why greedy works.";
 
 pub const ANSWER: &str = "Sort by end time, then walk once and keep every span that starts at or after the last kept end.
 

@@ -1,6 +1,7 @@
 use dspark_protocol::{
-    ActiveRequest, Command, EngineHandle, EngineState, Event, FinishReason, GenerateCommand, LoadEvent, LoadStage, MachineInfo, Memory, Message,
-    Mode, ModelInfo, Prompt, PromptCodec, Snapshot, Source, Summary, TemplateOptions, TextDelta, Timings, TokenInfo, Usage, Worker, channel,
+    ActiveRequest, Command, EngineHandle, EngineState, Event, FinishReason, GenerateCommand, LoadEvent, LoadStage, MachineInfo, Memory,
+    Message, Mode, ModelInfo, Prompt, PromptCodec, Snapshot, Source, Summary, TemplateOptions, TextDelta, Timings, TokenInfo, Usage,
+    Worker, channel,
 };
 use std::{
     path::PathBuf,
@@ -59,7 +60,14 @@ impl PromptCodec for Quarter {
 impl Actor {
     pub fn start(self) -> EngineHandle {
         let (handle, worker) = channel();
-        thread::spawn(move || Play { actor: self, worker, now: Snapshot::default() }.run());
+        thread::spawn(move || {
+            Play {
+                actor: self,
+                worker,
+                now: Snapshot::default(),
+            }
+            .run()
+        });
         handle
     }
 }
@@ -114,7 +122,9 @@ impl Play {
     }
 
     fn set_model(&mut self, model: Option<Arc<ModelInfo>>) {
-        self.worker.codec.store(model.as_ref().map(|_| Arc::new(Box::new(Quarter) as Box<dyn PromptCodec>)));
+        self.worker
+            .codec
+            .store(model.as_ref().map(|_| Arc::new(Box::new(Quarter) as Box<dyn PromptCodec>)));
         let active = if model.is_some() { 10_100_000_000 } else { 300_000_000 };
         self.now.memory = Memory {
             active,
@@ -122,7 +132,11 @@ impl Play {
             peak: active + 1_400_000_000,
             limit: 38_700_000_000,
         };
-        let state = if model.is_some() { EngineState::Ready } else { EngineState::NoModel };
+        let state = if model.is_some() {
+            EngineState::Ready
+        } else {
+            EngineState::NoModel
+        };
         self.now.model = model;
         self.publish(state);
     }
@@ -147,13 +161,19 @@ impl Play {
             generated: 0,
             waiting: false,
         }];
-        self.publish(EngineState::Prefilling { processed: 512, total: 726 });
+        self.publish(EngineState::Prefilling {
+            processed: 512,
+            total: 726,
+        });
         send(Event::Started {
             prompt_tokens: usage.prompt_tokens,
             cached_tokens: usage.cached_tokens,
         });
         thread::sleep(Duration::from_millis(420));
-        send(Event::Prefill { processed: 726, total: 726 });
+        send(Event::Prefill {
+            processed: 726,
+            total: 726,
+        });
         let answer = if self.actor.answer.is_empty() {
             super::chats::PLAY.to_owned()
         } else {

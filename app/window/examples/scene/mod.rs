@@ -1,5 +1,5 @@
 //! Scripted content: an engine, models, a server and chats that look like a day's work.
-#![allow(dead_code, unused_imports, unreachable_pub)]
+#![allow(dead_code, unused_imports, unreachable_pub, clippy::format_collect)]
 
 mod catalog;
 mod chats;
@@ -64,7 +64,10 @@ impl Scene {
 
     pub fn engine(self) -> EngineHandle {
         let actor = match self {
-            Self::FirstRun => Actor { loaded: false, ..Actor::default() },
+            Self::FirstRun => Actor {
+                loaded: false,
+                ..Actor::default()
+            },
             Self::Chat => Actor {
                 pause_at: Some(chats::PAUSE_AT),
                 answer: chats::ANSWER.into(),
@@ -81,16 +84,10 @@ impl Scene {
     pub fn opening(self) -> Vec<Msg> {
         match self {
             Self::Play | Self::FirstRun | Self::Empty => Vec::new(),
-            Self::Chat => vec![
-                Msg::Chat(ChatMsg::Open(chats::FIRST)),
-                Msg::Chat(ChatMsg::RegenerateLast),
-            ],
+            Self::Chat => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Chat(ChatMsg::RegenerateLast)],
             Self::Reply => vec![Msg::Chat(ChatMsg::Open(chats::FIRST))],
             Self::Models => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Show(Screen::Models)],
-            Self::Settings => vec![
-                Msg::Settings(SettingsMsg::Page(SettingsPage::General)),
-                Msg::Show(Screen::Settings),
-            ],
+            Self::Settings => vec![Msg::Settings(SettingsMsg::Page(SettingsPage::General)), Msg::Show(Screen::Settings)],
             Self::Picker => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Models(ModelsMsg::Picker(true))],
         }
     }

@@ -185,7 +185,7 @@ impl Bridge {
             StoreWrite::Pin { session, pinned } => store.pin(session, pinned),
             StoreWrite::DeleteSession(session) => store.delete_session(session),
             StoreWrite::RestoreSession(session) => store.restore_session(session),
-            StoreWrite::Add(message) => store.insert_message(message),
+            StoreWrite::Add(message) => store.insert_message(*message),
             StoreWrite::Finish { message, state, meta } => store.finish(message, state, *meta),
             StoreWrite::Resume(message) => store.resume(message),
             StoreWrite::Activate { session, parent, child } => store.activate(session, parent, child),

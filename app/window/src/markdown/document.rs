@@ -61,7 +61,9 @@ impl Document {
         let mut start = 0;
         while let Some(last) = self.entries.pop() {
             start = last.start;
-            if start < line {
+            // After a blank line only a list can go on.
+            let apart = self.source[..start].ends_with("\n\n") && !matches!(self.entries.last(), Some(Entry { block: Block::List { .. }, .. }));
+            if start < line || apart {
                 break;
             }
         }
@@ -100,10 +102,48 @@ mod tests {
     /// Pieces that open, close and nest everything the renderer knows.
     fn piece() -> impl Strategy<Value = &'static str> {
         prop::sample::select(vec![
-            "word ", "\n", "\n\n", "# ", "## head\n", "- ", "* item\n", "  - nested\n", "1. ", "2. two\n", "> ", "```", "```rust\n",
-            "~~~\n", "    indented\n", "|a|b|\n", "|-|:-:|\n", "|1|2|\n", "- [x] done\n", "- [ ] open\n", "**bold**", "*it*", "`code`", "---\n",
-            "===\n", "<div>\n", "</div>\n", "<!-- note", "-->\n", "[link](https://example.org)", "![image](a.png)", "~~gone~~", "\\*", "  \n",
-            "\t", "é", "漢字", "👩‍💻", "&amp;", "```\n", "fn main() {}\n", "\r\n",
+            "word ",
+            "\n",
+            "\n\n",
+            "# ",
+            "## head\n",
+            "- ",
+            "* item\n",
+            "  - nested\n",
+            "1. ",
+            "2. two\n",
+            "> ",
+            "```",
+            "```rust\n",
+            "~~~\n",
+            "    indented\n",
+            "|a|b|\n",
+            "|-|:-:|\n",
+            "|1|2|\n",
+            "- [x] done\n",
+            "- [ ] open\n",
+            "**bold**",
+            "*it*",
+            "`code`",
+            "---\n",
+            "===\n",
+            "<div>\n",
+            "</div>\n",
+            "<!-- note",
+            "-->\n",
+            "[link](https://example.org)",
+            "![image](a.png)",
+            "~~gone~~",
+            "\\*",
+            "  \n",
+            "\t",
+            "é",
+            "漢字",
+            "👩‍💻",
+            "&amp;",
+            "```\n",
+            "fn main() {}\n",
+            "\r\n",
         ])
     }
 

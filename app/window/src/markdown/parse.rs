@@ -138,7 +138,9 @@ fn rank(level: HeadingLevel) -> u8 {
 
 fn html(events: &mut Events<'_>) -> String {
     let mut text = String::new();
-    while let Some((Event::Html(piece) | Event::Text(piece), _)) = events.next_if(|(event, _)| matches!(event, Event::Html(_) | Event::Text(_))) {
+    while let Some((Event::Html(piece) | Event::Text(piece), _)) =
+        events.next_if(|(event, _)| matches!(event, Event::Html(_) | Event::Text(_)))
+    {
         text.push_str(&piece);
     }
     text.truncate(text.trim_end().len());
@@ -203,17 +205,18 @@ fn blocks_until_end(events: &mut Events<'_>) -> Vec<Block> {
             Some((Event::TaskListMarker(_), _)) => {
                 events.next();
             }
-            Some(_) => match block(events) {
-                Some(block) => blocks.push(block),
-                None => {
-                    let text = loose_inlines(events);
-                    if text.is_empty() {
-                        events.next();
-                    } else {
-                        blocks.push(Block::Paragraph(text));
-                    }
+            Some(_) => {
+                if let Some(block) = block(events) {
+                    blocks.push(block);
+                    continue;
                 }
-            },
+                let text = loose_inlines(events);
+                if text.is_empty() {
+                    events.next();
+                } else {
+                    blocks.push(Block::Paragraph(text));
+                }
+            }
         }
     }
 }
@@ -381,8 +384,14 @@ mod tests {
         assert!(runs.iter().any(|run| run.text == "c" && run.bold && run.italic));
         assert!(runs.iter().any(|run| run.text == "d" && run.code));
         assert!(runs.iter().any(|run| run.text == "e" && run.strike));
-        assert!(runs.iter().any(|run| run.text == "f" && run.link.as_deref() == Some("https://x.org")));
-        assert!(!runs.iter().any(|run| run.text.contains('g') && run.link.is_some()), "no script links");
+        assert!(
+            runs.iter()
+                .any(|run| run.text == "f" && run.link.as_deref() == Some("https://x.org"))
+        );
+        assert!(
+            !runs.iter().any(|run| run.text.contains('g') && run.link.is_some()),
+            "no script links"
+        );
     }
 
     #[test]
@@ -391,23 +400,35 @@ mod tests {
             panic!("not a list")
         };
         assert_eq!((start, items.len()), (Some(3), 2));
-        let Block::List { items: tasks, .. } = &items[0].blocks[1] else { panic!("not nested") };
+        let Block::List { items: tasks, .. } = &items[0].blocks[1] else {
+            panic!("not nested")
+        };
         assert_eq!(tasks.iter().map(|item| item.task).collect::<Vec<_>>(), [Some(true), Some(false)]);
         assert_eq!(items[1].blocks.len(), 2);
     }
 
     #[test]
     fn code_tables_html_and_images() {
-        let Block::Code(code) = one("```Rust,ignore\nfn a() {}\n\tb\n```") else { panic!("not code") };
+        let Block::Code(code) = one("```Rust,ignore\nfn a() {}\n\tb\n```") else {
+            panic!("not code")
+        };
         assert_eq!((code.language.as_str(), &*code.text), ("rust", "fn a() {}\n    b"));
-        let Block::Table(table) = one("|a|b|\n|:-|-:|\n|1|**2**|") else { panic!("not a table") };
+        let Block::Table(table) = one("|a|b|\n|:-|-:|\n|1|**2**|") else {
+            panic!("not a table")
+        };
         assert_eq!((table.head.len(), table.rows.len()), (2, 1));
         assert!(table.rows[0][1][0].bold);
-        let Block::Html(html) = one("<script>alert(1)</script>\n") else { panic!("not html") };
+        let Block::Html(html) = one("<script>alert(1)</script>\n") else {
+            panic!("not html")
+        };
         assert_eq!(html, "<script>alert(1)</script>");
-        let Block::Paragraph(runs) = one("see ![a cat](https://x.org/cat.png)") else { panic!("not a paragraph") };
+        let Block::Paragraph(runs) = one("see ![a cat](https://x.org/cat.png)") else {
+            panic!("not a paragraph")
+        };
         assert_eq!(plain(&runs), "see image: a cat");
-        let Block::Paragraph(runs) = one("x <b>y</b>") else { panic!("not a paragraph") };
+        let Block::Paragraph(runs) = one("x <b>y</b>") else {
+            panic!("not a paragraph")
+        };
         assert_eq!(plain(&runs), "x <b>y</b>");
     }
 }

@@ -59,9 +59,15 @@ pub fn show(ui: &mut Ui, document: &Document, blocks: &mut Blocks, quiet: bool, 
     let mut painter = Painter {
         theme,
         style: if quiet {
-            Style { base: Type::BASE, color: theme.t2 }
+            Style {
+                base: Type::BASE,
+                color: theme.t2,
+            }
         } else {
-            Style { base: Type::PROSE, color: theme.t1 }
+            Style {
+                base: Type::PROSE,
+                color: theme.t1,
+            }
         },
         events: Vec::new(),
         wrapped: std::mem::take(&mut blocks.wrapped),
@@ -100,7 +106,11 @@ fn estimate(block: &Block, width: f32) -> f32 {
     match block {
         Block::Paragraph(runs) | Block::Heading { text: runs, .. } => lines(runs.iter().map(|run| run.text.len()).sum()) * 22.0,
         Block::Code(code) => 60.0 + 20.0 * code.text.lines().count() as f32,
-        Block::List { items, .. } => items.iter().flat_map(|item| &item.blocks).map(|block| estimate(block, width) + 4.0).sum(),
+        Block::List { items, .. } => items
+            .iter()
+            .flat_map(|item| &item.blocks)
+            .map(|block| estimate(block, width) + 4.0)
+            .sum(),
         Block::Quote(blocks) => blocks.iter().map(|block| estimate(block, width)).sum(),
         Block::Table(table) => 34.0 * (table.rows.len() + 1) as f32,
         Block::Rule => 1.0,
@@ -168,9 +178,12 @@ impl Painter<'_> {
         let mut column = ui.available_rect_before_wrap();
         column.min.x += inset;
         let used = ui
-            .scope_builder(UiBuilder::new().max_rect(column).layout(egui::Layout::top_down(egui::Align::Min)), |ui| {
-                add(self, ui);
-            })
+            .scope_builder(
+                UiBuilder::new().max_rect(column).layout(egui::Layout::top_down(egui::Align::Min)),
+                |ui| {
+                    add(self, ui);
+                },
+            )
             .response
             .rect;
         Rect::from_min_max(egui::pos2(column.min.x - inset, used.min.y), used.max)
@@ -232,13 +245,12 @@ impl Painter<'_> {
         let name = self.name;
         let dark = self.theme.dark;
         let known = self.colored.get(&name).filter(|(was, text, _)| *was == dark && *text == code.text);
-        let job = match known {
-            Some((_, _, job)) => job.clone(),
-            None => {
-                let job = highlight(self.theme, &code.text, &code.language);
-                self.colored.insert(name, (dark, code.text.clone(), job.clone()));
-                job
-            }
+        let job = if let Some((_, _, job)) = known {
+            job.clone()
+        } else {
+            let job = highlight(self.theme, &code.text, &code.language);
+            self.colored.insert(name, (dark, code.text.clone(), job.clone()));
+            job
         };
         let language = if code.language.is_empty() { "text" } else { &code.language };
         let mut wrap = self.wrapped.contains(&name);

@@ -14,28 +14,31 @@ const NARROWEST: f32 = 72.0;
 pub(super) fn show(painter: &mut Painter<'_>, ui: &mut Ui, table: &Table) {
     let widths = widths(painter, ui, table);
     let total: f32 = widths.iter().sum();
-    ScrollArea::horizontal().id_salt(ui.next_auto_id()).auto_shrink([false, true]).show(ui, |ui| {
-        let top = ui.cursor().min;
-        let clip = ui.painter().add(egui::Shape::Noop);
-        let head = table.head.as_slice();
-        let mut y = row(painter, ui, table, head, &widths, top, true);
-        for cells in &table.rows {
-            paint::hline(ui.painter(), (top.x..=top.x + total).into(), y, painter.theme.line);
-            y = row(painter, ui, table, cells, &widths, pos2(top.x, y + 1.0), false);
-        }
-        let rect = Rect::from_min_max(top, pos2(top.x + total, y));
-        ui.painter().set(
-            clip,
-            egui::epaint::RectShape::new(
-                rect,
-                radius::CARD,
-                painter.theme.panel,
-                egui::Stroke::new(1.0, painter.theme.line),
-                egui::StrokeKind::Inside,
-            ),
-        );
-        ui.allocate_rect(rect, egui::Sense::hover());
-    });
+    ScrollArea::horizontal()
+        .id_salt(ui.next_auto_id())
+        .auto_shrink([false, true])
+        .show(ui, |ui| {
+            let top = ui.cursor().min;
+            let clip = ui.painter().add(egui::Shape::Noop);
+            let head = table.head.as_slice();
+            let mut y = row(painter, ui, table, head, &widths, top, true);
+            for cells in &table.rows {
+                paint::hline(ui.painter(), (top.x..=top.x + total).into(), y, painter.theme.line);
+                y = row(painter, ui, table, cells, &widths, pos2(top.x, y + 1.0), false);
+            }
+            let rect = Rect::from_min_max(top, pos2(top.x + total, y));
+            ui.painter().set(
+                clip,
+                egui::epaint::RectShape::new(
+                    rect,
+                    radius::CARD,
+                    painter.theme.panel,
+                    egui::Stroke::new(1.0, painter.theme.line),
+                    egui::StrokeKind::Inside,
+                ),
+            );
+            ui.allocate_rect(rect, egui::Sense::hover());
+        });
 }
 
 /// Natural widths where they fit, else shares of the column by content.
@@ -67,7 +70,10 @@ fn widths(painter: &Painter<'_>, ui: &Ui, table: &Table) -> Vec<f32> {
 }
 
 fn style(painter: &Painter<'_>, strong: bool) -> text::Style {
-    let base = text::Style { base: Type::BASE, ..painter.style };
+    let base = text::Style {
+        base: Type::BASE,
+        ..painter.style
+    };
     if strong { base.strong() } else { base }
 }
 

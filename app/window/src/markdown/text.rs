@@ -43,7 +43,6 @@ impl Style {
         TextFormat {
             // Only the regular weight has true italics.
             italics: bold && run.italic,
-            underline: line(run.link.is_some()),
             strikethrough: line(run.strike),
             ..self.base.with_family(family).format(color)
         }

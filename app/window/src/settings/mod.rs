@@ -153,7 +153,10 @@ impl Settings {
                     Ok(()) => format!("It is kept as `{}`", aside.display()),
                     Err(error) => format!("It could not be put aside ({error})"),
                 };
-                let note = format!("The settings file has a mistake: {}. {kept}; the defaults are in use.", error.message());
+                let note = format!(
+                    "The settings file has a mistake: {}. {kept}; the defaults are in use.",
+                    error.message()
+                );
                 (Self::default(), Some(note))
             }
         }

@@ -85,10 +85,10 @@ fn explain(state: &State, status: &Status) -> String {
         Status::Loading(what, _) => format!("reading {what} into memory."),
         Status::Calibrating => "measuring what is fastest on this machine; once per model.".into(),
         Status::WarmingUp => "one short run, so that the first reply is not the slow one.".into(),
-        Status::Ready => state
-            .engine
-            .last_decode_rate
-            .map_or_else(|| "waiting for a message.".into(), |rate| format!("waiting. The last reply ran at {rate:.1} tok/s.")),
+        Status::Ready => state.engine.last_decode_rate.map_or_else(
+            || "waiting for a message.".into(),
+            |rate| format!("waiting. The last reply ran at {rate:.1} tok/s."),
+        ),
         Status::Prefilling { processed, total } => {
             format!("reading the prompt, {} of {} tokens.", text::count(*processed), text::count(*total))
         }
@@ -101,21 +101,27 @@ fn explain(state: &State, status: &Status) -> String {
 /// `36 of 98 MB, 4 MB/s, 12 s left`.
 pub(crate) fn fetching_words(fetching: &crate::state::Fetching) -> String {
     let at = &fetching.progress;
-    let mut words = match (at.done, at.total) {
+    let amount = match (at.done, at.total) {
         (0, 0) => "starting".to_owned(),
         (done, 0) => text::bytes(done),
         (done, total) => format!("{} of {}", text::bytes(done), text::bytes(total)),
     };
+    let mut parts = vec![if at.stage.is_empty() {
+        amount
+    } else {
+        format!("{}: {amount}", at.stage)
+    }];
     if at.bytes_per_sec > 1.0 {
-        words.push_str(&format!(", {}/s", text::bytes(at.bytes_per_sec as u64)));
+        parts.push(format!("{}/s", text::bytes(at.bytes_per_sec as u64)));
         let left = at.total.saturating_sub(at.done) as f64 / at.bytes_per_sec;
         if at.total > 0 && left >= 1.0 {
-            let left = if left < 90.0 { format!("{left:.0} s") } else { format!("{:.0} min", left / 60.0) };
-            words.push_str(&format!(", about {left} left"));
+            let left = if left < 90.0 {
+                format!("{left:.0} s")
+            } else {
+                format!("{:.0} min", left / 60.0)
+            };
+            parts.push(format!("about {left} left"));
         }
     }
-    if !at.stage.is_empty() {
-        words = format!("{}: {words}", at.stage);
-    }
-    words
+    parts.join(", ")
 }

@@ -84,7 +84,9 @@ pub(crate) fn read(ui: &Ui, state: &State, out: &mut Vec<Msg>) {
             act(*action, state, out);
         }
     }
-    if ui.input(|input| input.key_pressed(Key::Escape)) {
+    // An open menu takes Escape for itself.
+    let menu = egui::Popup::is_any_open(ui.ctx()) && !state.models.picker_open;
+    if !menu && ui.input(|input| input.key_pressed(Key::Escape)) {
         escape(state, out);
     }
 }

@@ -73,7 +73,10 @@ fn list(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
             }
             for offer in offers {
                 let detail = format!("{} download", bytes(offer.bytes));
-                if ui.add(MenuItem::new(&offer.name).icon(Icon::DownloadSimple).detail(&detail)).clicked() {
+                if ui
+                    .add(MenuItem::new(&offer.name).icon(Icon::DownloadSimple).detail(&detail))
+                    .clicked()
+                {
                     out.push(Msg::Models(ModelsMsg::Fetch(offer.clone())));
                 }
             }
@@ -140,5 +143,8 @@ fn installed(ui: &mut Ui, state: &State, entry: &ModelEntry) -> bool {
         (None, _) => bytes(entry.bytes),
     };
     let enabled = entry.problem.is_none();
-    ui.add(MenuItem::new(&entry.name).checked(loaded).detail(&detail).enabled(enabled)).clicked() && enabled && !loaded
+    ui.add(MenuItem::new(&entry.name).checked(loaded).detail(&detail).enabled(enabled))
+        .clicked()
+        && enabled
+        && !loaded
 }

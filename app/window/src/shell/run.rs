@@ -39,7 +39,13 @@ pub struct AppOptions {
 
 impl AppOptions {
     /// The window at its usual size.
-    pub fn new(engine: EngineHandle, data_dir: PathBuf, settings_path: PathBuf, catalog: Arc<dyn Catalog>, server: Arc<dyn ServerControl>) -> Self {
+    pub fn new(
+        engine: EngineHandle,
+        data_dir: PathBuf,
+        settings_path: PathBuf,
+        catalog: Arc<dyn Catalog>,
+        server: Arc<dyn ServerControl>,
+    ) -> Self {
         Self {
             engine,
             data_dir,
@@ -83,7 +89,10 @@ fn viewport(size: [f32; 2]) -> egui::ViewportBuilder {
         .with_min_inner_size([900.0, 640.0])
         .with_drag_and_drop(true);
     if cfg!(target_os = "macos") {
-        builder.with_fullsize_content_view(true).with_titlebar_shown(false).with_title_shown(false)
+        builder
+            .with_fullsize_content_view(true)
+            .with_titlebar_shown(false)
+            .with_title_shown(false)
     } else {
         builder
     }
@@ -101,7 +110,11 @@ struct App {
 impl App {
     fn new(ctx: &Context, options: AppOptions, settings: Settings, note: Option<String>, store: Store, recovery: &Recovery) -> Self {
         let start = options.model.clone().or_else(|| {
-            let last = settings.models.last.as_ref().filter(|last| settings.general.load_last_model && last.path.is_dir())?;
+            let last = settings
+                .models
+                .last
+                .as_ref()
+                .filter(|last| settings.general.load_last_model && last.path.is_dir())?;
             Some(StartModel {
                 name: last.name.clone(),
                 path: last.path.clone(),

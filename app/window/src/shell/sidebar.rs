@@ -36,7 +36,11 @@ pub(super) fn show(ui: &mut Ui, state: &State, view: &mut SidebarView, density: 
     ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
     let rail = density == Density::Narrow;
     // macOS draws its window buttons here.
-    ui.add_space(if cfg!(target_os = "macos") { dspark_look::WINDOW_BUTTONS } else { 11.0 });
+    ui.add_space(if cfg!(target_os = "macos") {
+        dspark_look::WINDOW_BUTTONS
+    } else {
+        11.0
+    });
     for (screen, icon, filled, name, action) in SCREENS {
         let key = label_of(action);
         let row = ScreenRow::new(icon, filled, name).shortcut(&key).selected(state.screen == screen);
@@ -84,15 +88,19 @@ pub(super) fn popover(ui: &Ui, state: &State, view: &mut SidebarView, out: &mut 
     let screen = ui.ctx().content_rect();
     let at = pos2(dspark_look::space::RAIL + 8.0, 64.0);
     let height = (screen.bottom() - at.y - 20.0).min(560.0);
-    let shown = egui::Area::new(egui::Id::unique("history")).order(egui::Order::Foreground).fixed_pos(at).show(ui.ctx(), |ui| {
-        dspark_look::menu_frame(theme).show(ui, |ui| {
-            ui.set_width(280.0);
-            ui.set_height(height);
-            ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
-            chats(ui, state, view, out);
+    let shown = egui::Area::new(egui::Id::unique("history"))
+        .order(egui::Order::Foreground)
+        .fixed_pos(at)
+        .show(ui.ctx(), |ui| {
+            dspark_look::menu_frame(theme).show(ui, |ui| {
+                ui.set_width(280.0);
+                ui.set_height(height);
+                ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
+                chats(ui, state, view, out);
+            });
         });
-    });
-    let outside = ui.input(|input| input.pointer.any_pressed() && input.pointer.interact_pos().is_some_and(|pos| !shown.response.rect.contains(pos)));
+    let outside =
+        ui.input(|input| input.pointer.any_pressed() && input.pointer.interact_pos().is_some_and(|pos| !shown.response.rect.contains(pos)));
     let on_rail = ui.input(|input| input.pointer.interact_pos().is_some_and(|pos| pos.x < dspark_look::space::RAIL));
     if outside && !on_rail && !egui::Popup::is_any_open(ui.ctx()) {
         out.push(Msg::Sidebar(SidebarMsg::Popover(false)));
@@ -107,7 +115,7 @@ fn chats(ui: &mut Ui, state: &State, view: &mut SidebarView, out: &mut Vec<Msg>)
         }
     }
     if state.sidebar.sessions.is_empty() {
-        if date_heading(ui, "Chats", None) {}
+        date_heading(ui, "Chats", None);
         let here = if cfg!(target_os = "macos") { "this Mac" } else { "this computer" };
         sidebar_note(ui, &format!("Your conversations will be listed here. They stay on {here}."));
         return;
@@ -120,7 +128,9 @@ fn search(ui: &mut Ui, state: &State, view: &mut SidebarView, out: &mut Vec<Msg>
     let mut query = state.sidebar.search.clone();
     let row = Rect::from_min_size(ui.cursor().min + vec2(10.0, 0.0), vec2(ui.available_width() - 20.0, 30.0));
     ui.scope_builder(UiBuilder::new().max_rect(row), |ui| {
-        let mut field = TextField::new(&mut query, "Search chats").hint("Search chats").icon(Icon::MagnifyingGlass);
+        let mut field = TextField::new(&mut query, "Search chats")
+            .hint("Search chats")
+            .icon(Icon::MagnifyingGlass);
         if std::mem::take(&mut view.search_focus) {
             field = field.focus();
         }
@@ -183,7 +193,13 @@ fn hit_row(ui: &mut Ui, state: &State, hit: &Hit) -> bool {
     let selected = state.chat.session == Some(hit.session.id);
     let rest = if selected { theme.press } else { egui::Color32::TRANSPARENT };
     let fill = paint::state_fill(ui, &response, rest, theme.hover, theme.press);
-    paint::boxed(ui.painter(), rect, dspark_look::space::radius::CONTROL, fill, egui::Color32::TRANSPARENT);
+    paint::boxed(
+        ui.painter(),
+        rect,
+        dspark_look::space::radius::CONTROL,
+        fill,
+        egui::Color32::TRANSPARENT,
+    );
     let ink = if selected { theme.t1 } else { theme.t2 };
     let title = Type::BASE.ellipsis(ui, &hit.session.title, ink, text_width);
     ui.painter().galley(rect.min + vec2(10.0, 4.0), title, ink);
@@ -205,45 +221,53 @@ fn list(ui: &mut Ui, state: &State, view: &mut SidebarView, out: &mut Vec<Msg>) 
         view.groups = group(sessions, state.clock.millis, &TimeZone::system());
     }
     let total: f32 = view.groups.iter().map(|group| HEADING + ROW * group.range.len() as f32).sum();
-    ScrollArea::vertical().id_salt("chats").auto_shrink([false, false]).show_viewport(ui, |ui, viewport| {
-        ui.set_height(total + 12.0);
-        let top = ui.max_rect().top();
-        let width = ui.max_rect().width();
-        let left = ui.max_rect().left();
-        let mut y = 0.0;
-        for (nth, group) in view.groups.iter().enumerate() {
-            let place = |y: f32, height: f32| Rect::from_min_size(pos2(left, top + y), vec2(width, height));
-            if y + HEADING > viewport.top() && y < viewport.bottom() {
-                let builder = UiBuilder::new().max_rect(place(y, HEADING)).id_salt(("heading", group.kind));
-                ui.scope_builder(builder, |ui| {
-                    let plus = (nth == 0).then_some("New chat");
-                    if date_heading(ui, &group.kind.label(), plus) {
-                        out.push(Msg::Chat(ChatMsg::New));
-                    }
-                });
+    ScrollArea::vertical()
+        .id_salt("chats")
+        .auto_shrink([false, false])
+        .show_viewport(ui, |ui, viewport| {
+            ui.set_height(total + 12.0);
+            let top = ui.max_rect().top();
+            let width = ui.max_rect().width();
+            let left = ui.max_rect().left();
+            let mut y = 0.0;
+            for (nth, group) in view.groups.iter().enumerate() {
+                let place = |y: f32, height: f32| Rect::from_min_size(pos2(left, top + y), vec2(width, height));
+                if y + HEADING > viewport.top() && y < viewport.bottom() {
+                    let builder = UiBuilder::new().max_rect(place(y, HEADING)).id_salt(("heading", group.kind));
+                    ui.scope_builder(builder, |ui| {
+                        let plus = (nth == 0).then_some("New chat");
+                        if date_heading(ui, &group.kind.label(), plus) {
+                            out.push(Msg::Chat(ChatMsg::New));
+                        }
+                    });
+                }
+                y += HEADING;
+                let first = ((viewport.top() - y) / ROW).floor().max(0.0) as usize;
+                let last = ((viewport.bottom() - y) / ROW).ceil().max(0.0) as usize;
+                let count = group.range.len();
+                for index in first.min(count)..last.min(count) {
+                    let head = &sessions[group.range.start + index];
+                    let builder = UiBuilder::new()
+                        .max_rect(place(y + ROW * index as f32, ROW))
+                        .id_salt(("session", head.id))
+                        .layout(Layout::top_down(Align::Min));
+                    ui.scope_builder(builder, |ui| row(ui, state, head, out));
+                }
+                y += ROW * count as f32;
             }
-            y += HEADING;
-            let first = ((viewport.top() - y) / ROW).floor().max(0.0) as usize;
-            let last = ((viewport.bottom() - y) / ROW).ceil().max(0.0) as usize;
-            let count = group.range.len();
-            for index in first.min(count)..last.min(count) {
-                let head = &sessions[group.range.start + index];
-                let builder = UiBuilder::new()
-                    .max_rect(place(y + ROW * index as f32, ROW))
-                    .id_salt(("session", head.id))
-                    .layout(Layout::top_down(Align::Min));
-                ui.scope_builder(builder, |ui| row(ui, state, head, out));
+            if viewport.bottom() > total - 20.0 * ROW && !state.sidebar.complete {
+                out.push(Msg::Sidebar(SidebarMsg::More));
             }
-            y += ROW * count as f32;
-        }
-        if viewport.bottom() > total - 20.0 * ROW && !state.sidebar.complete {
-            out.push(Msg::Sidebar(SidebarMsg::More));
-        }
-    });
+        });
 }
 
 fn row(ui: &mut Ui, state: &State, head: &SessionHead, out: &mut Vec<Msg>) {
-    let mut draft = state.sidebar.rename.as_ref().filter(|rename| rename.session == head.id).map(|rename| rename.title.clone());
+    let mut draft = state
+        .sidebar
+        .rename
+        .as_ref()
+        .filter(|rename| rename.session == head.id)
+        .map(|rename| rename.title.clone());
     let before = draft.clone();
     let busy = state.lives.values().any(|live| live.session == head.id);
     let (response, action) = ChatRow::new(&head.title)
@@ -281,7 +305,11 @@ pub(super) fn session_menu(ui: &mut Ui, head: &SessionHead, out: &mut Vec<Msg>) 
         MenuItem::new("Rename").icon(Icon::PencilSimple).shortcut(&rename),
         Msg::Sidebar(SidebarMsg::StartRename(head.id)),
     );
-    let (word, icon) = if head.pinned { ("Unpin", Icon::PushPinSlash) } else { ("Pin", Icon::PushPin) };
+    let (word, icon) = if head.pinned {
+        ("Unpin", Icon::PushPinSlash)
+    } else {
+        ("Pin", Icon::PushPin)
+    };
     let pin = SidebarMsg::Pin {
         session: head.id,
         pinned: !head.pinned,

@@ -85,7 +85,11 @@ pub(crate) fn memory_foot(state: &State) -> Foot {
     let label = if on_cpu { "Model memory" } else { "GPU memory" };
     let used = format!("{:.1}", gigabytes(memory.active));
     Foot {
-        note: if state.has_model() || state.models.loading.is_some() { "" } else { "No model loaded" },
+        note: if state.has_model() || state.models.loading.is_some() {
+            ""
+        } else {
+            "No model loaded"
+        },
         label,
         of: if memory.limit > 0 {
             format!("of {:.1} GB", gigabytes(memory.limit))
@@ -94,7 +98,11 @@ pub(crate) fn memory_foot(state: &State) -> Foot {
         },
         short: format!("{used} GB"),
         used,
-        part: if memory.limit > 0 { (memory.active as f64 / memory.limit as f64) as f32 } else { 0.0 },
+        part: if memory.limit > 0 {
+            (memory.active as f64 / memory.limit as f64) as f32
+        } else {
+            0.0
+        },
         term: label,
         definition: format!(
             "what MLX holds now for weights and caches. Peak {:.1} GB, kept for reuse {:.1} GB.",

@@ -120,15 +120,10 @@ impl Window {
                 Some(Effect::Focus(Focus::Edit)) => self.chat.focus_edit = true,
                 Some(Effect::Focus(Focus::Search)) => {
                     self.sidebar.search_focus = true;
-                    if Density::of(ctx) == Density::Narrow {
-                        self.state.sidebar.popover = true;
-                    }
+                    self.state.sidebar.popover |= Density::of(ctx) == Density::Narrow;
                 }
-                Some(Effect::Focus(Focus::Rename)) => {
-                    if Density::of(ctx) == Density::Narrow {
-                        self.state.sidebar.popover = true;
-                    }
-                }
+                // Without a sidebar the list is in its popover.
+                Some(Effect::Focus(Focus::Rename)) => self.state.sidebar.popover |= Density::of(ctx) == Density::Narrow,
                 Some(Effect::ScrollToEnd) => self.chat.to_end = true,
                 Some(Effect::ShowWindow) => self.requests.push(Request::Show),
                 Some(Effect::HideWindow) => self.requests.push(Request::Hide),

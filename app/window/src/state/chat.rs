@@ -76,13 +76,23 @@ pub enum ChatMsg {
     New,
     Open(i64),
     /// Open a chat at one of its messages.
-    Reveal { session: i64, message: Option<i64> },
+    Reveal {
+        session: i64,
+        message: Option<i64>,
+    },
     Revealed,
-    Opened { session: i64, tree: Tree, draft: String },
+    Opened {
+        session: i64,
+        tree: Tree,
+        draft: String,
+    },
     /// The new chat's unsent text, read at start.
     Draft(String),
     Compose(String),
-    Tokens { revision: u64, tokens: Option<usize> },
+    Tokens {
+        revision: u64,
+        tokens: Option<usize>,
+    },
     Send,
     /// Do not send after all, once a model is ready.
     Unwait,
@@ -93,7 +103,10 @@ pub enum ChatMsg {
     /// The same for the last answer.
     RegenerateLast,
     /// Show a neighbouring alternative.
-    Alternative { message: i64, step: isize },
+    Alternative {
+        message: i64,
+        step: isize,
+    },
     StartEdit(i64),
     EditLast,
     EditText(String),
@@ -103,7 +116,10 @@ pub enum ChatMsg {
     Undelete(Box<Message>),
     CopyMessage(i64),
     CopyAll,
-    Event { message: i64, event: Event },
+    Event {
+        message: i64,
+        event: Event,
+    },
 }
 
 pub(super) fn update(state: &mut State, message: ChatMsg, out: &mut Vec<Effect>) {
@@ -113,6 +129,9 @@ pub(super) fn update(state: &mut State, message: ChatMsg, out: &mut Vec<Effect>)
         ChatMsg::Reveal { session, message } => {
             open(state, session, out);
             state.chat.reveal = message;
+            if state.chat.session == Some(session) {
+                show_branch(state, out);
+            }
         }
         ChatMsg::Revealed => state.chat.reveal = None,
         ChatMsg::Opened { session, tree, draft } => opened(state, session, tree, draft, out),
@@ -123,7 +142,10 @@ pub(super) fn update(state: &mut State, message: ChatMsg, out: &mut Vec<Effect>)
         }
         ChatMsg::Compose(text) => {
             let session = state.chat.session.unwrap_or(0);
-            out.push(Effect::Store(StoreWrite::Draft { session, text: text.clone() }));
+            out.push(Effect::Store(StoreWrite::Draft {
+                session,
+                text: text.clone(),
+            }));
             compose(state, text, out);
         }
         ChatMsg::Tokens { revision, tokens } => {
@@ -137,7 +159,12 @@ pub(super) fn update(state: &mut State, message: ChatMsg, out: &mut Vec<Effect>)
         ChatMsg::Continue(id) => go_on(state, id, out),
         ChatMsg::Regenerate(id) => regenerate(state, id, out),
         ChatMsg::RegenerateLast => {
-            let last = state.chat.tree.leaf().filter(|leaf| leaf.role == Role::Assistant).map(|leaf| leaf.id);
+            let last = state
+                .chat
+                .tree
+                .leaf()
+                .filter(|leaf| leaf.role == Role::Assistant)
+                .map(|leaf| leaf.id);
             if let Some(id) = last {
                 regenerate(state, id, out);
             }
@@ -186,22 +213,30 @@ pub(super) fn update(state: &mut State, message: ChatMsg, out: &mut Vec<Effect>)
 
 /// The shown conversation as a markdown file.
 fn markdown(state: &State) -> String {
-    let mut text = format!("# {}\n", state.chat.title);
+    let mut parts = vec![format!("# {}\n", state.chat.title)];
     for message in state.chat.tree.path().iter().filter_map(|id| state.chat.tree.get(*id)) {
         let who = match message.role {
             Role::User => "You",
             Role::System => "System",
             Role::Assistant => message.meta.model.as_deref().unwrap_or("Assistant"),
         };
-        text.push_str(&format!("\n## {who}\n\n{}\n", split_reasoning(&message.text).answer.trim()));
+        parts.push(format!("## {who}\n\n{}\n", split_reasoning(&message.text).answer.trim()));
     }
-    text
+    parts.join("\n")
 }
 
 fn new(state: &mut State, out: &mut Vec<Effect>) {
     state.screen = Screen::Chat;
-    let unsent = if state.chat.session.is_none() { std::mem::take(&mut state.chat.draft) } else { Draft::default() };
-    state.chat = Chat { draft: unsent, ..Chat::default() };
+    keep_unsent(state);
+    let text = state.unsent.clone();
+    state.chat = Chat {
+        draft: Draft {
+            text,
+            revision: state.chat.draft.revision,
+            tokens: None,
+        },
+        ..Chat::default()
+    };
     count_tokens(state, out);
     out.push(Effect::Focus(Focus::Composer));
 }
@@ -216,6 +251,13 @@ fn open(state: &mut State, session: i64, out: &mut Vec<Effect>) {
     out.push(Effect::OpenSession(session));
 }
 
+/// What stands unsent in the new chat is there again when the person comes back to it.
+fn keep_unsent(state: &mut State) {
+    if state.chat.session.is_none() {
+        state.unsent.clone_from(&state.chat.draft.text);
+    }
+}
+
 fn opened(state: &mut State, session: i64, mut tree: Tree, draft: String, out: &mut Vec<Effect>) {
     // The last click wins.
     if state.chat.opening != Some(session) && state.chat.session.is_some() {
@@ -228,6 +270,8 @@ fn opened(state: &mut State, session: i64, mut tree: Tree, draft: String, out: &
             message.state = MessageState::Streaming;
         }
     }
+    keep_unsent(state);
+    let revision = state.chat.draft.revision;
     let title = state.sidebar.head(session).map(|head| head.title.clone());
     let reveal = state.chat.reveal.take();
     state.chat = Chat {
@@ -235,13 +279,42 @@ fn opened(state: &mut State, session: i64, mut tree: Tree, draft: String, out: &
         title: title.unwrap_or_else(|| "Chat".into()),
         tree,
         reveal,
+        draft: Draft {
+            revision,
+            ..Draft::default()
+        },
         ..Chat::default()
     };
     if reveal.is_none() {
         out.push(Effect::ScrollToEnd);
     }
+    show_branch(state, out);
     compose(state, draft, out);
     out.push(Effect::Focus(Focus::Composer));
+}
+
+/// Chooses the alternatives that lead to the message to be revealed.
+fn show_branch(state: &mut State, out: &mut Vec<Effect>) {
+    let Some(target) = state.chat.reveal else { return };
+    if state.chat.tree.path().contains(&target) {
+        return;
+    }
+    let path = state.chat.tree.path_to(target);
+    let mut parent = None;
+    for id in path {
+        state.chat.tree.activate(parent, id);
+        if let Some(session) = state.chat.session {
+            out.push(Effect::Store(StoreWrite::Activate {
+                session,
+                parent,
+                child: id,
+            }));
+        }
+        parent = Some(id);
+    }
+    if !state.chat.tree.path().contains(&target) {
+        state.chat.reveal = None;
+    }
 }
 
 fn compose(state: &mut State, text: String, out: &mut Vec<Effect>) {
@@ -298,6 +371,9 @@ fn send(state: &mut State, out: &mut Vec<Effect>) {
         text: String::new(),
     }));
     state.chat.draft.text.clear();
+    if state.chat.session.is_none() {
+        state.unsent.clear();
+    }
     ask(state, parent, text, out);
 }
 
@@ -334,12 +410,16 @@ fn add(state: &mut State, session: i64, parent: Option<i64>, role: Role, text: S
         parent,
         role,
         text,
-        state: if role == Role::Assistant { MessageState::Streaming } else { MessageState::Done },
+        state: if role == Role::Assistant {
+            MessageState::Streaming
+        } else {
+            MessageState::Done
+        },
         meta: Meta::default(),
         created_at: state.clock.millis,
         active_child: None,
     };
-    out.push(Effect::Store(StoreWrite::Add(message.clone())));
+    out.push(Effect::Store(StoreWrite::Add(Box::new(message.clone()))));
     state.chat.tree.add(message);
     state.sidebar.touch(session, state.clock.millis);
     id
@@ -418,7 +498,9 @@ fn go_on(state: &mut State, id: i64, out: &mut Vec<Effect>) {
 /// An empty answer is written anew in its own place.
 fn retry(state: &mut State, id: i64, out: &mut Vec<Effect>) {
     let Some(message) = state.chat.tree.get_mut(id) else { return };
-    let (session, Some(question)) = (message.session, message.parent) else { return };
+    let (session, Some(question)) = (message.session, message.parent) else {
+        return;
+    };
     message.state = MessageState::Streaming;
     message.meta = Meta::default();
     let request = state.request(question, false);
@@ -443,7 +525,11 @@ fn regenerate(state: &mut State, id: i64, out: &mut Vec<Effect>) {
 
 fn alternative(state: &mut State, id: i64, step: isize, out: &mut Vec<Effect>) {
     let alternatives = state.chat.tree.alternatives(id);
-    let Some(next) = alternatives.index.checked_add_signed(step).and_then(|index| alternatives.ids.get(index).copied()) else {
+    let Some(next) = alternatives
+        .index
+        .checked_add_signed(step)
+        .and_then(|index| alternatives.ids.get(index).copied())
+    else {
         return;
     };
     let Some(message) = state.chat.tree.get(next) else { return };
@@ -547,10 +633,22 @@ fn event(state: &mut State, message: i64, event: Event, out: &mut Vec<Effect>) {
             end(state, message, finished, |meta| record(meta, &summary), out);
         }
         Event::Failed(EngineError::Cancelled) => {
-            end(state, message, MessageState::Stopped, |meta| meta.finish = Some(Finish::Cancelled), out);
+            end(
+                state,
+                message,
+                MessageState::Stopped,
+                |meta| meta.finish = Some(Finish::Cancelled),
+                out,
+            );
         }
         Event::Failed(error) => {
-            end(state, message, MessageState::Failed, |meta| meta.error = Some(error.to_string()), out);
+            end(
+                state,
+                message,
+                MessageState::Failed,
+                |meta| meta.error = Some(error.to_string()),
+                out,
+            );
         }
     }
 }

@@ -84,16 +84,36 @@ pub enum Focus {
 /// window is doing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StoreWrite {
-    CreateSession { id: i64, title: String },
-    Rename { session: i64, title: String },
-    Pin { session: i64, pinned: bool },
+    CreateSession {
+        id: i64,
+        title: String,
+    },
+    Rename {
+        session: i64,
+        title: String,
+    },
+    Pin {
+        session: i64,
+        pinned: bool,
+    },
     DeleteSession(i64),
     RestoreSession(i64),
-    Add(Message),
-    Finish { message: i64, state: MessageState, meta: Box<Meta> },
+    Add(Box<Message>),
+    Finish {
+        message: i64,
+        state: MessageState,
+        meta: Box<Meta>,
+    },
     Resume(i64),
-    Activate { session: i64, parent: Option<i64>, child: i64 },
+    Activate {
+        session: i64,
+        parent: Option<i64>,
+        child: i64,
+    },
     DeleteMessage(i64),
     RestoreMessage(i64),
-    Draft { session: i64, text: String },
+    Draft {
+        session: i64,
+        text: String,
+    },
 }

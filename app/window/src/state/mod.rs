@@ -14,7 +14,7 @@ mod toast;
 
 pub use chat::{Chat, ChatMsg, Draft, Edit, Live, Phase};
 pub use message::{Effect, Focus, Msg, StoreWrite};
-pub use models::{Choice, ModelsMsg, Fetching, LoadFailure, Loading, Models};
+pub use models::{Choice, Fetching, LoadFailure, Loading, Models, ModelsMsg};
 pub use reasoning::{Parts, split as split_reasoning};
 pub(crate) use settings::serve;
 pub use settings::{ServerState, SettingsMsg, SettingsPage};
@@ -67,6 +67,8 @@ pub struct State {
     pub data_dir: PathBuf,
     pub sidebar: Sidebar,
     pub chat: Chat,
+    /// The new chat's text while another one is open.
+    pub(crate) unsent: String,
     /// Answers under way, by message.
     pub lives: BTreeMap<i64, Live>,
     pub models: Models,
@@ -91,6 +93,7 @@ impl State {
             data_dir,
             sidebar: Sidebar::default(),
             chat: Chat::default(),
+            unsent: String::new(),
             lives: BTreeMap::new(),
             models: Models::default(),
             server: ServerState::default(),

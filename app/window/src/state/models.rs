@@ -86,7 +86,10 @@ pub enum ModelsMsg {
     Skip,
     Load(ModelEntry),
     LoadPath(PathBuf),
-    Inspected { path: PathBuf, found: Result<ModelEntry, String> },
+    Inspected {
+        path: PathBuf,
+        found: Result<ModelEntry, String>,
+    },
     LoadEvent(LoadEvent),
     CancelLoad,
     Unload,
@@ -287,7 +290,10 @@ fn load_event(state: &mut State, event: LoadEvent, out: &mut Vec<Effect>) {
             if state.engine.model.as_ref().is_none_or(|model| model.name != info.name) {
                 let mut engine = (*state.engine).clone();
                 engine.model = Some(info.clone());
-                if matches!(engine.state, EngineState::NoModel | EngineState::Loading { .. } | EngineState::Starting) {
+                if matches!(
+                    engine.state,
+                    EngineState::NoModel | EngineState::Loading { .. } | EngineState::Starting
+                ) {
                     engine.state = EngineState::Ready;
                 }
                 snapshot(state, Arc::new(engine), out);
@@ -301,12 +307,12 @@ fn load_event(state: &mut State, event: LoadEvent, out: &mut Vec<Effect>) {
         }
         LoadEvent::Failed(error) => {
             let Some(loading) = state.models.loading.take() else { return };
+            state.chat.waiting = false;
             if loading.cancelled || error == EngineError::Cancelled {
                 let toast = Toast::info("Loading cancelled", kept_model(state));
                 state.toasts.push(toast);
                 return;
             }
-            state.chat.waiting = false;
             state.models.failure = Some(LoadFailure {
                 name: loading.name.clone(),
                 reason: format!("{error}. {}", kept_model(state)).trim().into(),
@@ -330,7 +336,10 @@ fn kept_model(state: &State) -> String {
 
 fn fetch(state: &mut State, offer: &Offer, out: &mut Vec<Effect>) {
     if let Some(fetching) = &state.models.fetching {
-        let toast = Toast::warning(format!("{} is being downloaded", fetching.name), "One at a time: wait for it, or cancel it.");
+        let toast = Toast::warning(
+            format!("{} is being downloaded", fetching.name),
+            "One at a time: wait for it, or cancel it.",
+        );
         state.toasts.push(toast);
         return;
     }
@@ -362,10 +371,12 @@ fn fetched(state: &mut State, result: Result<ModelEntry, FetchError>, out: &mut 
             }
         }
         Err(FetchError::Cancelled) => {
+            state.chat.waiting = false;
             let toast = Toast::info("Download cancelled", "What is here stays; the next try goes on from there.");
             state.toasts.push(toast);
         }
         Err(FetchError::Failed(reason)) => {
+            state.chat.waiting = false;
             state.models.failure = Some(LoadFailure {
                 name: fetching.name.clone(),
                 reason: reason.clone(),

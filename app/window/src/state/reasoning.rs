@@ -18,7 +18,11 @@ pub fn split(text: &str) -> Parts<'_> {
     let start = text.trim_start();
     if !start.is_empty() && start.len() < OPEN.len() && OPEN.starts_with(start) {
         // The mark itself is still on its way.
-        return Parts { reasoning: None, closed: false, answer: "" };
+        return Parts {
+            reasoning: None,
+            closed: false,
+            answer: "",
+        };
     }
     let Some(inside) = start.strip_prefix(OPEN) else {
         // Templates that open the thoughts themselves leave only the closing mark in the answer.
@@ -28,7 +32,11 @@ pub fn split(text: &str) -> Parts<'_> {
                 closed: true,
                 answer: answer.trim_start(),
             },
-            None => Parts { reasoning: None, closed: true, answer: text },
+            None => Parts {
+                reasoning: None,
+                closed: true,
+                answer: text,
+            },
         };
     };
     match inside.split_once(CLOSE) {
@@ -66,14 +74,27 @@ mod tests {
         let mut shown = 0;
         for cut in 0..=text.len() {
             let parts = split(&text[..cut]);
-            assert!(!parts.answer.contains('<') && !parts.reasoning.unwrap_or("").contains('<'), "{parts:?}");
+            assert!(
+                !parts.answer.contains('<') && !parts.reasoning.unwrap_or("").contains('<'),
+                "{parts:?}"
+            );
             assert!(parts.answer.len() >= shown, "the answer never shrinks");
             shown = parts.answer.len();
         }
         let parts = split(text);
-        assert_eq!((parts.reasoning, parts.closed, parts.answer), (Some("first\nthen"), true, "The answer."));
+        assert_eq!(
+            (parts.reasoning, parts.closed, parts.answer),
+            (Some("first\nthen"), true, "The answer.")
+        );
         assert_eq!(split("plain").answer, "plain");
-        assert_eq!(split("<think></think>x"), Parts { reasoning: None, closed: true, answer: "x" });
+        assert_eq!(
+            split("<think></think>x"),
+            Parts {
+                reasoning: None,
+                closed: true,
+                answer: "x"
+            }
+        );
         assert_eq!(split("thoughts</think>x").reasoning, Some("thoughts"));
         assert_eq!(split("a <b>").answer, "a <b>");
     }

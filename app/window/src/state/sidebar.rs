@@ -27,17 +27,26 @@ pub struct Rename {
 #[derive(Debug, Clone)]
 pub enum SidebarMsg {
     /// A page of the list, after what is there.
-    Listed { sessions: Vec<SessionHead>, end: bool },
+    Listed {
+        sessions: Vec<SessionHead>,
+        end: bool,
+    },
     /// The end of the list came into view.
     More,
     Search(String),
     OpenSearch(bool),
-    Found { query: String, hits: Vec<Hit> },
+    Found {
+        query: String,
+        hits: Vec<Hit>,
+    },
     StartRename(i64),
     RenameText(String),
     CommitRename,
     CancelRename,
-    Pin { session: i64, pinned: bool },
+    Pin {
+        session: i64,
+        pinned: bool,
+    },
     Delete(i64),
     Undelete(SessionHead),
     Popover(bool),
@@ -123,7 +132,9 @@ pub(super) fn update(state: &mut State, message: SidebarMsg, out: &mut Vec<Effec
         }
         SidebarMsg::CancelRename => state.sidebar.rename = None,
         SidebarMsg::CommitRename => {
-            let Some(Rename { session, title }) = state.sidebar.rename.take() else { return };
+            let Some(Rename { session, title }) = state.sidebar.rename.take() else {
+                return;
+            };
             let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
             if title.is_empty() {
                 return;

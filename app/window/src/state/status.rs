@@ -60,10 +60,7 @@ pub fn status(state: &State) -> Status {
         },
         EngineState::Unloading => Status::Unloading,
         EngineState::Stopped => Status::Stopped,
-        EngineState::Ready
-        | EngineState::Generating { .. }
-        | EngineState::Prefilling { .. }
-        | EngineState::Error { .. } => Status::Ready,
+        EngineState::Ready | EngineState::Generating { .. } | EngineState::Prefilling { .. } | EngineState::Error { .. } => Status::Ready,
     }
 }
 

@@ -65,6 +65,7 @@ impl Toast {
         Self::new(ToastTone::Error, title, body)
     }
 
+    #[must_use]
     pub fn action(mut self, label: &'static str, messages: Vec<Msg>) -> Self {
         self.action = Some(ToastAction::new(label, messages));
         self

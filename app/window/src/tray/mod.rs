@@ -125,7 +125,11 @@ impl Tray {
         let changed = |old: &str, new: &str| first || old != new;
         if changed(&before.title, &next.title) {
             // On Linux the title is the item's name, which must not be empty.
-            let title = if next.title.is_empty() && cfg!(not(target_os = "macos")) { "mlx-dspark" } else { &next.title };
+            let title = if next.title.is_empty() && cfg!(not(target_os = "macos")) {
+                "mlx-dspark"
+            } else {
+                &next.title
+            };
             self.icon.set_title(Some(title));
         }
         if changed(&before.tooltip, &next.tooltip)

@@ -18,10 +18,18 @@ pub struct TrayView {
 pub fn view(state: &State) -> TrayView {
     let status = status(state);
     let words = words(&status);
-    let model = state.engine.model.as_ref().map_or_else(|| "No model".to_owned(), |model| model.name.clone());
+    let model = state
+        .engine
+        .model
+        .as_ref()
+        .map_or_else(|| "No model".to_owned(), |model| model.name.clone());
     let paused = state.server == ServerState::Paused;
     let waiting = state.engine.requests.len();
-    let queue = if waiting > 1 { format!(", {} waiting", waiting - 1) } else { String::new() };
+    let queue = if waiting > 1 {
+        format!(", {} waiting", waiting - 1)
+    } else {
+        String::new()
+    };
     TrayView {
         title: tray_title(&status),
         tooltip: format!("{model}: {words}"),

@@ -82,7 +82,10 @@ fn tools(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Vec<Msg>) {
     options::popup(&button, state, &mut view.options_open, out);
     if state.engine.model.as_ref().is_some_and(|model| model.supports_thinking) {
         let on = state.settings.chat.thinking;
-        let think = Button::quiet("Think").small().icon(Icon::Brain).detail(if on { "on" } else { "off" });
+        let think = Button::quiet("Think")
+            .small()
+            .icon(Icon::Brain)
+            .detail(if on { "on" } else { "off" });
         if ui.add(think).clicked() {
             let mut settings = state.settings.clone();
             settings.chat.thinking = !on;

@@ -7,8 +7,8 @@ use crate::{
     state::{ChatMsg, Live, Msg, Phase, State, split_reasoning},
 };
 use dspark_look::{
-    Button, Chip, ErrorCard, Icon, IconButton, ReasoningHead, Theme, Tile, Tone, Type, actions_row, paint_ring, progress_bar, reasoning, tip,
-    turn_tiles, user_message,
+    Button, Chip, ErrorCard, Icon, IconButton, ReasoningHead, Theme, Tile, Tone, Type, actions_row, paint_ring, progress_bar, reasoning,
+    tip, turn_tiles, user_message,
 };
 use dspark_sessions::{Finish, Message, MessageState};
 use egui::{Frame, Key, Layout, Margin, Stroke, TextEdit, Ui, UiBuilder, vec2};
@@ -20,7 +20,10 @@ pub(super) fn question(ui: &mut Ui, state: &State, stored: &Message, focus: &mut
     let top = ui.cursor().top();
     let response = user_message(ui, &stored.text);
     ui.add_space(2.0);
-    let row = egui::Rect::from_min_max(egui::pos2(ui.max_rect().left(), top), egui::pos2(ui.max_rect().right(), response.rect.bottom() + 14.0));
+    let row = egui::Rect::from_min_max(
+        egui::pos2(ui.max_rect().left(), top),
+        egui::pos2(ui.max_rect().right(), response.rect.bottom() + 14.0),
+    );
     let hovered = ui.rect_contains_pointer(row);
     let alternatives = state.chat.tree.alternatives(stored.id);
     let busy = state.live().is_some();
@@ -35,10 +38,18 @@ pub(super) fn question(ui: &mut Ui, state: &State, stored: &Message, focus: &mut
         if alternatives.ids.len() > 1 {
             stepper(ui, stored.id, alternatives.index, alternatives.ids.len(), busy, out);
         }
-        let focused = ui.memory(|memory| memory.focused().is_some_and(|id| ui.data(|data| data.get_temp::<egui::Id>(id)) == Some(ui.scope_id())));
+        let focused = ui.memory(|memory| {
+            memory
+                .focused()
+                .is_some_and(|id| ui.data(|data| data.get_temp::<egui::Id>(id)) == Some(ui.scope_id()))
+        });
         ui.set_opacity(if hovered || focused { 1.0 } else { 0.0 });
         let mut button = |ui: &mut Ui, icon: Icon, label: &str, message: ChatMsg| {
-            let response = ui.add(IconButton::new(icon, label).small().enabled(!busy || matches!(message, ChatMsg::CopyMessage(_))));
+            let response = ui.add(
+                IconButton::new(icon, label)
+                    .small()
+                    .enabled(!busy || matches!(message, ChatMsg::CopyMessage(_))),
+            );
             ui.data_mut(|data| data.insert_temp(response.id, ui.scope_id()));
             if response.clicked() {
                 out.push(Msg::Chat(message));
@@ -60,8 +71,12 @@ fn stepper(ui: &mut Ui, id: i64, index: usize, count: usize, busy: bool, out: &m
         }
     };
     let words = format!("{}/{count}", index + 1);
-    let next = |ui: &mut Ui, step: &mut dyn FnMut(&mut Ui, Icon, &str, isize, bool)| step(ui, Icon::CaretRight, "Next alternative", 1, index + 1 < count);
-    let previous = |ui: &mut Ui, step: &mut dyn FnMut(&mut Ui, Icon, &str, isize, bool)| step(ui, Icon::CaretLeft, "Previous alternative", -1, index > 0);
+    let next = |ui: &mut Ui, step: &mut dyn FnMut(&mut Ui, Icon, &str, isize, bool)| {
+        step(ui, Icon::CaretRight, "Next alternative", 1, index + 1 < count)
+    };
+    let previous = |ui: &mut Ui, step: &mut dyn FnMut(&mut Ui, Icon, &str, isize, bool)| {
+        step(ui, Icon::CaretLeft, "Previous alternative", -1, index > 0)
+    };
     if rtl {
         next(ui, &mut step);
         ui.label(Type::SMALL.rich(words, theme.t2));
@@ -107,7 +122,11 @@ fn editor(ui: &mut Ui, state: &State, text: &str, focus: &mut bool, out: &mut Ve
             dspark_look::controls(ui, |ui| {
                 dspark_look::from_right(ui, |ui| {
                     let enabled = state.has_model() && !draft.trim().is_empty();
-                    if ui.add(Button::primary("Send").small().enabled(enabled).label("Send edited message")).clicked() || send {
+                    if ui
+                        .add(Button::primary("Send").small().enabled(enabled).label("Send edited message"))
+                        .clicked()
+                        || send
+                    {
                         out.push(Msg::Chat(ChatMsg::EditText(draft.clone())));
                         out.push(Msg::Chat(ChatMsg::SendEdit));
                     }
@@ -117,12 +136,24 @@ fn editor(ui: &mut Ui, state: &State, text: &str, focus: &mut bool, out: &mut Ve
                 });
             });
         });
-    if draft != text && !out.iter().any(|message| matches!(message, Msg::Chat(ChatMsg::SendEdit | ChatMsg::CancelEdit))) {
+    if draft != text
+        && !out
+            .iter()
+            .any(|message| matches!(message, Msg::Chat(ChatMsg::SendEdit | ChatMsg::CancelEdit)))
+    {
         out.push(Msg::Chat(ChatMsg::EditText(draft)));
     }
 }
 
-pub(super) fn answer(ui: &mut Ui, state: &State, stored: &Message, view: &mut MessageView, live: Option<&Live>, last: bool, out: &mut Vec<Msg>) {
+pub(super) fn answer(
+    ui: &mut Ui,
+    state: &State,
+    stored: &Message,
+    view: &mut MessageView,
+    live: Option<&Live>,
+    last: bool,
+    out: &mut Vec<Msg>,
+) {
     let start = ui.cursor().min;
     let id = stored.id;
     thoughts(ui, stored, view, live, out);
@@ -179,7 +210,11 @@ fn thoughts(ui: &mut Ui, stored: &Message, view: &mut MessageView, live: Option<
         .or_else(|| live.and_then(|live| live.thought).map(|thought| thought.as_secs_f64()));
     let value = took.map(|took| format!("{took:.1} s")).unwrap_or_default();
     let tokens = live.map_or_else(|| stored.meta.usage.map_or(0, |usage| usage.reasoning), |live| live.thought_tokens);
-    let note = if tokens > 0 { format!("{} tokens", count(tokens)) } else { String::new() };
+    let note = if tokens > 0 {
+        format!("{} tokens", count(tokens))
+    } else {
+        String::new()
+    };
     let words = match (busy, took) {
         (true, _) => "Thinking",
         (false, Some(_)) => "Thought for",
@@ -213,7 +248,12 @@ fn phase(ui: &mut Ui, state: &State, live: &Live) {
         _ if live.cancelled => "Stopping".to_owned(),
         Phase::Submitted => "Starting".to_owned(),
         Phase::Queued(position) => {
-            let other = state.engine.requests.iter().find(|request| !request.waiting).map(|request| request.client.as_str());
+            let other = state
+                .engine
+                .requests
+                .iter()
+                .find(|request| !request.waiting)
+                .map(|request| request.client.as_str());
             let who = other.map_or_else(String::new, |other| format!(". {other} is being answered first"));
             format!("Queued, {} in line{who}", ordinal(position))
         }
@@ -242,7 +282,11 @@ fn failure(ui: &mut Ui, stored: &Message, out: &mut Vec<Msg>) {
     if !stored.text.is_empty() {
         ui.add_space(12.0);
     }
-    let title = if stored.text.is_empty() { "No reply" } else { "The reply broke off" };
+    let title = if stored.text.is_empty() {
+        "No reply"
+    } else {
+        "The reply broke off"
+    };
     let card = ErrorCard {
         title,
         cause,
@@ -275,7 +319,10 @@ fn actions(ui: &mut Ui, state: &State, stored: &Message, last: bool, (index, cou
         tip(ui.add(Chip::new(word).tone(Tone::Neutral)), word, why);
         ui.add_space(4.0);
         let can = state.has_model() && !busy && !stored.text.is_empty();
-        if ui.add(Button::secondary("Continue").small().icon(Icon::Play).enabled(can)).clicked() {
+        if ui
+            .add(Button::secondary("Continue").small().icon(Icon::Play).enabled(can))
+            .clicked()
+        {
             out.push(Msg::Chat(ChatMsg::Continue(stored.id)));
         }
         ui.add_space(4.0);
@@ -285,7 +332,13 @@ fn actions(ui: &mut Ui, state: &State, stored: &Message, last: bool, (index, cou
             out.push(Msg::Chat(message));
         }
     };
-    button(ui, Icon::Copy, "Copy reply", !stored.text.is_empty(), ChatMsg::CopyMessage(stored.id));
+    button(
+        ui,
+        Icon::Copy,
+        "Copy reply",
+        !stored.text.is_empty(),
+        ChatMsg::CopyMessage(stored.id),
+    );
     let can = state.has_model() && !busy;
     button(ui, Icon::ArrowsClockwise, "Another answer", can, ChatMsg::Regenerate(stored.id));
     if mark.is_none() && stored.state == MessageState::Failed && !stored.text.is_empty() {
@@ -325,7 +378,9 @@ fn tiles(state: &State, stored: &Message, live: Option<&Live>) -> Vec<Figure> {
         |live| Some(live.prompt).filter(|(prompt, _)| *prompt > 0),
     );
     let rate = match (&state.engine.state, live) {
-        (dspark_protocol::EngineState::Generating { tokens_per_sec }, Some(live)) if live.phase == Phase::Generating => Some(*tokens_per_sec),
+        (dspark_protocol::EngineState::Generating { tokens_per_sec }, Some(live)) if live.phase == Phase::Generating => {
+            Some(*tokens_per_sec)
+        }
         (_, Some(_)) => None,
         (_, None) => meta.decode_rate,
     };
@@ -342,7 +397,11 @@ fn tiles(state: &State, stored: &Message, live: Option<&Live>) -> Vec<Figure> {
         figures.push(Figure {
             label: "Prompt",
             value: count(prompt),
-            unit: if cached > 0 { format!("{} cached", count(cached)) } else { "tokens".into() },
+            unit: if cached > 0 {
+                format!("{} cached", count(cached))
+            } else {
+                "tokens".into()
+            },
             definition: "tokens the model read. Cached ones were kept from the turn before and cost nothing.",
         });
     }
@@ -391,19 +450,12 @@ fn tiles(state: &State, stored: &Message, live: Option<&Live>) -> Vec<Figure> {
 fn one_line(stored: &Message) -> Option<String> {
     let meta = &stored.meta;
     let usage = meta.usage?;
-    let mut line = format!("{} tokens", count(usage.completion));
-    if let Some(rate) = meta.decode_rate {
-        line.push_str(&format!(" at {rate:.1} tok/s"));
-    }
-    if let Some(ttft) = meta.ttft {
-        line.push_str(&format!(", first after {}", seconds(ttft)));
-    }
-    if let Some(model) = &meta.model {
-        line.push_str(&format!(", by {model}"));
-    }
-    if let Some(seed) = meta.seed {
-        line.push_str(&format!(", seed {seed}"));
-    }
-    line.push('.');
-    Some(line)
+    let rate = meta.decode_rate.map(|rate| format!(" at {rate:.1} tok/s")).unwrap_or_default();
+    let parts = [
+        Some(format!("{} tokens{rate}", count(usage.completion))),
+        meta.ttft.map(|ttft| format!("first after {}", seconds(ttft))),
+        meta.model.as_ref().map(|model| format!("by {model}")),
+        meta.seed.map(|seed| format!("seed {seed}")),
+    ];
+    Some(format!("{}.", parts.into_iter().flatten().collect::<Vec<_>>().join(", ")))
 }

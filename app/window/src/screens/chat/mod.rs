@@ -24,13 +24,18 @@ pub fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Vec<Msg>)
         .show_separator_line(false)
         .resizable(false)
         .show(ui, |ui| {
-            column(ui, density.chat_column(), MARGIN.min(24.0), |ui| composer::show(ui, state, view, out));
+            column(ui, density.chat_column(), MARGIN.min(24.0), |ui| {
+                composer::show(ui, state, view, out)
+            });
             ui.add_space(18.0);
         });
     if state.is_first_run() {
-        ScrollArea::vertical().id_salt("first run").auto_shrink([false, false]).show(ui, |ui| {
-            column(ui, density.chat_column(), 24.0, |ui| super::first_run::show(ui, state, out));
-        });
+        ScrollArea::vertical()
+            .id_salt("first run")
+            .auto_shrink([false, false])
+            .show(ui, |ui| {
+                column(ui, density.chat_column(), 24.0, |ui| super::first_run::show(ui, state, out));
+            });
     } else if state.chat.tree.is_empty() {
         empty(ui, state, density, out);
     } else {
@@ -41,7 +46,10 @@ pub fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Vec<Msg>)
 fn conversation(ui: &mut Ui, state: &State, view: &mut ChatView, density: Density, out: &mut Vec<Msg>) {
     // Another chat has its own place to scroll to.
     let salt = ("conversation", state.chat.session);
-    let area = ScrollArea::vertical().id_salt(salt).auto_shrink([false, false]).stick_to_bottom(true);
+    let area = ScrollArea::vertical()
+        .id_salt(salt)
+        .auto_shrink([false, false])
+        .stick_to_bottom(true);
     let to_end = std::mem::take(&mut view.to_end);
     let shown = area.show(ui, |ui| {
         column(ui, density.chat_column(), MARGIN.min(24.0), |ui| {

@@ -5,9 +5,7 @@ use crate::{
     shell::{header::fetching_words, text::bytes},
     state::{Choice, Loading, ModelsMsg, Msg, Screen, State},
 };
-use dspark_look::{
-    Button, ErrorCard, Icon, OptionRow, Progress, Theme, Tone, Type, card_flush, list_heading, paint, progress_row, tip,
-};
+use dspark_look::{Button, ErrorCard, Icon, OptionRow, Progress, Theme, Tone, Type, card_flush, list_heading, paint, progress_row, tip};
 use egui::{Key, Ui, vec2};
 
 pub fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
@@ -60,7 +58,11 @@ fn machine_line(state: &State) -> String {
 /// A download or a load takes the place of the list.
 fn busy(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) -> bool {
     if let Some(fetching) = &state.models.fetching {
-        let detail = if fetching.cancelled { "Cancelling".into() } else { fetching_words(fetching) };
+        let detail = if fetching.cancelled {
+            "Cancelling".into()
+        } else {
+            fetching_words(fetching)
+        };
         let progress = Progress {
             name: &fetching.name,
             detail: &detail,
@@ -123,7 +125,10 @@ fn choices(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         }
         for entry in installed {
             let choice = Choice::Installed(entry.path.clone());
-            let detail = entry.problem.clone().unwrap_or_else(|| join(&entry.detail, &format!("found in {}", entry.source)));
+            let detail = entry
+                .problem
+                .clone()
+                .unwrap_or_else(|| join(&entry.detail, &format!("found in {}", entry.source)));
             let row = OptionRow {
                 name: &entry.name,
                 detail: &detail,
@@ -151,7 +156,11 @@ fn choices(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
 
 fn offer_row(ui: &mut Ui, state: &State, offer: &Offer, out: &mut Vec<Msg>) {
     let choice = Choice::Offer(offer.id.clone());
-    let size = if offer.bytes > 0 { bytes(offer.bytes) } else { "size unknown".into() };
+    let size = if offer.bytes > 0 {
+        bytes(offer.bytes)
+    } else {
+        "size unknown".into()
+    };
     let note = if offer.starter { "small and quick to get" } else { "download" };
     let row = OptionRow {
         name: &offer.name,
@@ -175,7 +184,11 @@ fn option(ui: &mut Ui, row: OptionRow<'_>, choice: Choice, out: &mut Vec<Msg>) {
 }
 
 fn join(first: &str, second: &str) -> String {
-    if first.is_empty() { second.into() } else { format!("{first}, {second}") }
+    if first.is_empty() {
+        second.into()
+    } else {
+        format!("{first}, {second}")
+    }
 }
 
 pub(crate) fn chip(fit: &Fit) -> Option<(&str, Tone, Icon)> {
@@ -195,10 +208,16 @@ fn buttons(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         }
         dspark_look::from_right(ui, |ui| {
             let words = match (&state.models.choice, &state.models.survey) {
-                (Some(Choice::Installed(path)), Some(survey)) => {
-                    survey.installed.iter().find(|entry| entry.path == *path).map(|entry| format!("Load {}", entry.name))
-                }
-                (Some(Choice::Offer(id)), Some(survey)) => survey.offers.iter().find(|offer| offer.id == *id).map(|offer| format!("Get {}", offer.name)),
+                (Some(Choice::Installed(path)), Some(survey)) => survey
+                    .installed
+                    .iter()
+                    .find(|entry| entry.path == *path)
+                    .map(|entry| format!("Load {}", entry.name)),
+                (Some(Choice::Offer(id)), Some(survey)) => survey
+                    .offers
+                    .iter()
+                    .find(|offer| offer.id == *id)
+                    .map(|offer| format!("Get {}", offer.name)),
                 _ => None,
             };
             let enabled = words.is_some();
@@ -226,7 +245,11 @@ fn checks(ui: &mut Ui, state: &State) {
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = vec2(6.0, 6.0);
         for check in &survey.checks {
-            let (icon, color) = if check.ok { (Icon::CheckCircleFill, theme.ok) } else { (Icon::WarningFill, theme.warn) };
+            let (icon, color) = if check.ok {
+                (Icon::CheckCircleFill, theme.ok)
+            } else {
+                (Icon::WarningFill, theme.warn)
+            };
             icon.show(ui, 14.0, color);
             let label = ui.label(Type::SMALL.rich(&check.words, theme.t2));
             if !check.reason.is_empty() {

@@ -11,8 +11,8 @@ use crate::{
     state::{ModelsMsg, Msg, State},
 };
 use dspark_look::{
-    Button, Chip, Columns, Density, ErrorCard, Icon, Progress, TableRow, TextField, Theme, Tone, Type, card, card_flush, column, progress_row,
-    table_head, tip, two_lines,
+    Button, Chip, Columns, Density, ErrorCard, Icon, Progress, TableRow, TextField, Theme, Tone, Type, card, card_flush, column,
+    progress_row, table_head, tip, two_lines,
 };
 use egui::{Align, ScrollArea, Ui, vec2};
 
@@ -37,11 +37,20 @@ fn top(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let theme = Theme::of(ui);
     dspark_look::controls(ui, |ui| {
         let mut filter = state.models.filter.clone();
-        ui.add(TextField::new(&mut filter, "Filter models").hint("Filter").icon(Icon::MagnifyingGlass).width(280.0));
+        ui.add(
+            TextField::new(&mut filter, "Filter models")
+                .hint("Filter")
+                .icon(Icon::MagnifyingGlass)
+                .width(280.0),
+        );
         if filter != state.models.filter {
             out.push(Msg::Models(ModelsMsg::Filter(filter)));
         }
-        let again = ui.add(Button::quiet("Look again").icon(Icon::ArrowsClockwise).enabled(!state.models.surveying));
+        let again = ui.add(
+            Button::quiet("Look again")
+                .icon(Icon::ArrowsClockwise)
+                .enabled(!state.models.surveying),
+        );
         if again.clicked() {
             out.push(Msg::Models(ModelsMsg::Survey));
         }
@@ -59,7 +68,11 @@ fn top(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
 
 fn under_way(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     if let Some(fetching) = &state.models.fetching {
-        let detail = if fetching.cancelled { "Cancelling".into() } else { fetching_words(fetching) };
+        let detail = if fetching.cancelled {
+            "Cancelling".into()
+        } else {
+            fetching_words(fetching)
+        };
         let progress = Progress {
             name: &fetching.name,
             detail: &detail,
@@ -105,15 +118,34 @@ fn columns(density: Density) -> Columns {
 
 fn table(ui: &mut Ui, state: &State, density: Density, out: &mut Vec<Msg>) {
     let Some(survey) = &state.models.survey else {
-        dspark_look::empty_card(ui, 160.0, Icon::Cube, "Looking for models", "In the usual places and in your folders.", "");
+        dspark_look::empty_card(
+            ui,
+            160.0,
+            Icon::Cube,
+            "Looking for models",
+            "In the usual places and in your folders.",
+            "",
+        );
         return;
     };
     let wanted = state.models.filter.trim().to_lowercase();
-    let matches = |name: &str, detail: &str| wanted.is_empty() || name.to_lowercase().contains(&wanted) || detail.to_lowercase().contains(&wanted);
-    let installed: Vec<&ModelEntry> = survey.installed.iter().filter(|entry| matches(&entry.name, &entry.detail)).collect();
+    let matches =
+        |name: &str, detail: &str| wanted.is_empty() || name.to_lowercase().contains(&wanted) || detail.to_lowercase().contains(&wanted);
+    let installed: Vec<&ModelEntry> = survey
+        .installed
+        .iter()
+        .filter(|entry| matches(&entry.name, &entry.detail))
+        .collect();
     let offers: Vec<&Offer> = survey.offers.iter().filter(|offer| matches(&offer.name, &offer.detail)).collect();
     if installed.is_empty() && offers.is_empty() {
-        let clear = dspark_look::empty_card(ui, 160.0, Icon::Cube, "Nothing matches", "No model on disk or on offer has this in its name.", "Show all");
+        let clear = dspark_look::empty_card(
+            ui,
+            160.0,
+            Icon::Cube,
+            "Nothing matches",
+            "No model on disk or on offer has this in its name.",
+            "Show all",
+        );
         if clear {
             out.push(Msg::Models(ModelsMsg::Filter(String::new())));
         }
@@ -123,7 +155,12 @@ fn table(ui: &mut Ui, state: &State, density: Density, out: &mut Vec<Msg>) {
     let narrow = density == Density::Narrow;
     card_flush(ui, |ui| {
         if narrow {
-            let labels = [("Model", Align::Min), ("Size", Align::Max), ("Memory fit", Align::Min), ("", Align::Max)];
+            let labels = [
+                ("Model", Align::Min),
+                ("Size", Align::Max),
+                ("Memory fit", Align::Min),
+                ("", Align::Max),
+            ];
             table_head(ui, &columns, &labels);
         } else {
             let labels = [
@@ -190,7 +227,9 @@ fn installed_row(ui: &mut Ui, state: &State, columns: &Columns, narrow: bool, en
         let detail = entry.problem.as_deref().unwrap_or(&entry.detail);
         name_cell(ui, &entry.name, detail, &chips);
     });
-    row.cell(ui, Align::Max, |ui| two_lines(ui, plain(ui, &bytes(entry.bytes)), "on disk", Align::Max));
+    row.cell(ui, Align::Max, |ui| {
+        two_lines(ui, plain(ui, &bytes(entry.bytes)), "on disk", Align::Max)
+    });
     if !narrow {
         row.cell(ui, Align::Min, |ui| {
             let response = ui.add(egui::Label::new(Type::SMALL.rich(&entry.source, Theme::of(ui).t2)).truncate());
@@ -200,7 +239,10 @@ fn installed_row(ui: &mut Ui, state: &State, columns: &Columns, narrow: bool, en
     row.cell(ui, Align::Min, |ui| fit_cell(ui, &entry.fit));
     row.cell(ui, Align::Max, |ui| {
         if loaded {
-            if ui.add(Button::quiet("Unload").small().flush_right().enabled(!state.models.unloading)).clicked() {
+            if ui
+                .add(Button::quiet("Unload").small().flush_right().enabled(!state.models.unloading))
+                .clicked()
+            {
                 out.push(Msg::Models(ModelsMsg::Unload));
             }
         } else if loading {
@@ -235,7 +277,11 @@ fn offer_row(ui: &mut Ui, state: &State, columns: &Columns, narrow: bool, offer:
     row.cell(ui, Align::Max, |ui| {
         let enabled = state.models.fetching.is_none() && offer.fit.level != FitLevel::TooBig;
         let label = format!("Get {}", offer.name);
-        let button = Button::secondary("Get").small().icon(Icon::DownloadSimple).enabled(enabled).label(&label);
+        let button = Button::secondary("Get")
+            .small()
+            .icon(Icon::DownloadSimple)
+            .enabled(enabled)
+            .label(&label);
         if ui.add(button).clicked() {
             out.push(Msg::Models(ModelsMsg::Fetch(offer.clone())));
         }
@@ -264,7 +310,11 @@ fn folder(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
             ui.label(Type::PANEL.rich(format!("Loaded: {}", model.name), theme.t1));
             ui.add_space(8.0);
             let parameters = model.parameters as f64;
-            let size = if parameters >= 1e9 { format!("{:.1} billion", parameters / 1e9) } else { format!("{:.0} million", parameters / 1e6) };
+            let size = if parameters >= 1e9 {
+                format!("{:.1} billion", parameters / 1e9)
+            } else {
+                format!("{:.0} million", parameters / 1e6)
+            };
             let rows = [
                 ("Architecture", model.model_type.clone()),
                 ("Parameters", size),

@@ -40,7 +40,10 @@ pub fn show(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<M
         });
     } else {
         content.min.x += space::SUBNAV;
-        let nav = Rect::from_min_max(pos2(area.left() + 14.0, area.top() + 16.0), pos2(area.left() + 170.0, area.bottom()));
+        let nav = Rect::from_min_max(
+            pos2(area.left() + 14.0, area.top() + 16.0),
+            pos2(area.left() + 170.0, area.bottom()),
+        );
         ui.scope_builder(UiBuilder::new().max_rect(nav), |ui| {
             ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
             for (page, icon, name) in PAGES {

@@ -37,26 +37,37 @@ fn general(ui: &mut Ui, settings: &mut Settings) {
     settings_group(ui, "Appearance", |ui| {
         let appearance = &mut settings.appearance;
         SettingsRow::new("Theme").detail("Auto follows the system").show(ui, |ui| {
-            let choices = [(ThemeChoice::Auto, "Auto"), (ThemeChoice::Light, "Light"), (ThemeChoice::Dark, "Dark")];
+            let choices = [
+                (ThemeChoice::Auto, "Auto"),
+                (ThemeChoice::Light, "Light"),
+                (ThemeChoice::Dark, "Dark"),
+            ];
             segmented(ui, &mut appearance.theme, &choices);
         });
-        SettingsRow::new("Text size").detail("Scales everything, 80 to 200 percent").show(ui, |ui| {
-            let theme = Theme::of(ui);
-            let (rect, _) = ui.allocate_exact_size(vec2(48.0, 20.0), egui::Sense::hover());
-            let galley = Type::BASE.galley(ui, format!("{} %", appearance.text_scale), theme.t1);
-            dspark_look::paint::text_right(ui.painter(), rect, rect.right(), galley, theme.t1);
-            ui.add_space(6.0);
-            // Scaling under the pointer would move the knob away from it: only the released value counts.
-            let id = ui.make_persistent_id("text scale");
-            let mut value: f64 = ui.data(|data| data.get_temp(id)).unwrap_or(f64::from(appearance.text_scale));
-            let response = ui.add(Slider::new(&mut value, 80.0..=200.0, "Text size").step(10.0).width(180.0).surface(theme.panel));
-            if response.dragged() {
-                ui.data_mut(|data| data.insert_temp(id, value));
-            } else {
-                ui.data_mut(|data| data.remove::<f64>(id));
-                appearance.text_scale = value.round() as u32;
-            }
-        });
+        SettingsRow::new("Text size")
+            .detail("Scales everything, 80 to 200 percent")
+            .show(ui, |ui| {
+                let theme = Theme::of(ui);
+                let (rect, _) = ui.allocate_exact_size(vec2(48.0, 20.0), egui::Sense::hover());
+                let galley = Type::BASE.galley(ui, format!("{} %", appearance.text_scale), theme.t1);
+                dspark_look::paint::text_right(ui.painter(), rect, rect.right(), galley, theme.t1);
+                ui.add_space(6.0);
+                // Scaling under the pointer would move the knob away from it: only the released value counts.
+                let id = ui.make_persistent_id("text scale");
+                let mut value: f64 = ui.data(|data| data.get_temp(id)).unwrap_or(f64::from(appearance.text_scale));
+                let response = ui.add(
+                    Slider::new(&mut value, 80.0..=200.0, "Text size")
+                        .step(10.0)
+                        .width(180.0)
+                        .surface(theme.panel),
+                );
+                if response.dragged() {
+                    ui.data_mut(|data| data.insert_temp(id, value));
+                } else {
+                    ui.data_mut(|data| data.remove::<f64>(id));
+                    appearance.text_scale = value.round() as u32;
+                }
+            });
         SettingsRow::new("Reduce motion")
             .detail("No fades, and the busy ring stands still")
             .show(ui, |ui| toggle(ui, &mut appearance.reduce_motion, "Reduce motion"));
@@ -68,13 +79,22 @@ fn general(ui: &mut Ui, settings: &mut Settings) {
         let bar = if cfg!(target_os = "macos") { "menu bar" } else { "tray" };
         SettingsRow::new("Keep running when the window is closed")
             .detail(&format!("The server goes on; the {bar} brings the window back"))
-            .show(ui, |ui| toggle(ui, &mut settings.general.keep_running, "Keep running when the window is closed"));
+            .show(ui, |ui| {
+                toggle(ui, &mut settings.general.keep_running, "Keep running when the window is closed")
+            });
         SettingsRow::new("Load the last model at start")
             .detail("Otherwise the app starts without one")
-            .show(ui, |ui| toggle(ui, &mut settings.general.load_last_model, "Load the last model at start"));
+            .show(ui, |ui| {
+                toggle(ui, &mut settings.general.load_last_model, "Load the last model at start")
+            });
     });
     settings_group(ui, "Keyboard", |ui| {
-        let more = [("Send", "⏎"), ("New line", "⇧ ⏎"), ("Edit the last question", "↑"), ("Stop, close", "Esc")];
+        let more = [
+            ("Send", "⏎"),
+            ("New line", "⇧ ⏎"),
+            ("Edit the last question", "↑"),
+            ("Stop, close", "Esc"),
+        ];
         for (words, key) in more {
             key_row(ui, words, key);
         }
@@ -114,42 +134,49 @@ fn server(ui: &mut Ui, state: &State, settings: &mut Settings, view: &mut Settin
             };
             ui.add(Chip::new(word).tone(tone));
         });
-        SettingsRow::new("Port").detail("Fixed, so that other apps find it again").show(ui, |ui| {
-            let mut text = view.port.clone().unwrap_or_else(|| settings.server.port.to_string());
-            let wrong = view.port.is_some();
-            let response = ui.add(TextField::new(&mut text, "Port").width(90.0).error(wrong.then_some("1 to 65535")));
-            if response.changed() {
-                view.port = Some(text.clone());
-            }
-            if response.lost_focus() {
-                if let Some(port) = text.trim().parse::<u16>().ok().filter(|port| *port > 0) {
-                    settings.server.port = port;
+        SettingsRow::new("Port")
+            .detail("Fixed, so that other apps find it again")
+            .show(ui, |ui| {
+                let mut text = view.port.clone().unwrap_or_else(|| settings.server.port.to_string());
+                let wrong = view.port.is_some();
+                let response = ui.add(TextField::new(&mut text, "Port").width(90.0).error(wrong.then_some("1 to 65535")));
+                if response.changed() {
+                    view.port = Some(text.clone());
+                }
+                if response.lost_focus() {
+                    if let Some(port) = text.trim().parse::<u16>().ok().filter(|port| *port > 0) {
+                        settings.server.port = port;
+                        view.port = None;
+                    }
+                } else if text.trim().parse::<u16>().is_ok_and(|port| port > 0) && !response.has_focus() {
                     view.port = None;
                 }
-            } else if text.trim().parse::<u16>().is_ok_and(|port| port > 0) && !response.has_focus() {
-                view.port = None;
-            }
-            if let ServerState::Failed(ServerFailure { next_free: Some(free), .. }) = &state.server {
-                ui.add_space(4.0);
-                if ui.add(Button::secondary(&format!("Use {free}")).small()).clicked() {
-                    view.port = None;
-                    out.push(Msg::Settings(SettingsMsg::UsePort(*free)));
+                if let ServerState::Failed(ServerFailure { next_free: Some(free), .. }) = &state.server {
+                    ui.add_space(4.0);
+                    if ui.add(Button::secondary(&format!("Use {free}")).small()).clicked() {
+                        view.port = None;
+                        out.push(Msg::Settings(SettingsMsg::UsePort(*free)));
+                    }
                 }
-            }
-        });
-        SettingsRow::new("API key").detail("Empty asks for none. Apps on this machine only").show(ui, |ui| {
-            let icon = if view.show_key { Icon::EyeSlash } else { Icon::Eye };
-            let label = if view.show_key { "Hide key" } else { "Show key" };
-            if ui.add(IconButton::new(icon, label)).clicked() {
-                view.show_key = !view.show_key;
-            }
-            if ui.add(IconButton::new(Icon::ArrowsClockwise, "New key")).clicked() {
-                settings.server.api_key = new_key();
-                view.show_key = true;
-            }
-            let field = TextField::new(&mut settings.server.api_key, "API key").hint("none").width(240.0).mono();
-            ui.add(if view.show_key { field } else { field.password() });
-        });
+            });
+        SettingsRow::new("API key")
+            .detail("Empty asks for none. Apps on this machine only")
+            .show(ui, |ui| {
+                let icon = if view.show_key { Icon::EyeSlash } else { Icon::Eye };
+                let label = if view.show_key { "Hide key" } else { "Show key" };
+                if ui.add(IconButton::new(icon, label)).clicked() {
+                    view.show_key = !view.show_key;
+                }
+                if ui.add(IconButton::new(Icon::ArrowsClockwise, "New key")).clicked() {
+                    settings.server.api_key = new_key();
+                    view.show_key = true;
+                }
+                let field = TextField::new(&mut settings.server.api_key, "API key")
+                    .hint("none")
+                    .width(240.0)
+                    .mono();
+                ui.add(if view.show_key { field } else { field.password() });
+            });
     });
     if let ServerState::On(url) = &state.server {
         gap(ui);
@@ -185,7 +212,11 @@ fn models(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg
         for folder in &state.settings.models.folders {
             let there = folder.is_dir();
             let name = folder.display().to_string();
-            let detail = if there { "Searched for models" } else { "Not there now; searched again when it is" };
+            let detail = if there {
+                "Searched for models"
+            } else {
+                "Not there now; searched again when it is"
+            };
             SettingsRow::new(&name).detail(detail).show(ui, |ui| {
                 if ui.add(IconButton::new(Icon::X, "Remove folder")).clicked() {
                     out.push(Msg::Models(ModelsMsg::RemoveFolder(folder.clone())));
@@ -195,7 +226,12 @@ fn models(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg
         SettingsRow::new("Add a folder").show(ui, |ui| {
             let ready = !view.folder.trim().is_empty();
             let add = ui.add(Button::secondary("Add").small().enabled(ready)).clicked();
-            let response = ui.add(TextField::new(&mut view.folder, "Folder to add").hint("Path of a folder with models").width(320.0).mono());
+            let response = ui.add(
+                TextField::new(&mut view.folder, "Folder to add")
+                    .hint("Path of a folder with models")
+                    .width(320.0)
+                    .mono(),
+            );
             let entered = response.lost_focus() && ui.input(|input| input.key_pressed(egui::Key::Enter));
             if (add || entered) && ready {
                 out.push(Msg::Models(ModelsMsg::AddFolder(expand(view.folder.trim()))));
@@ -260,7 +296,10 @@ fn data(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         out.push(Msg::Copy(place.clone()));
     }
     ui.add_space(6.0);
-    ui.label(Type::SMALL.rich("Chats are in chats.db, an SQLite database. Settings are in settings.toml.", theme.t3));
+    ui.label(Type::SMALL.rich(
+        "Chats are in chats.db, an SQLite database. Settings are in settings.toml.",
+        theme.t3,
+    ));
 }
 
 fn about(ui: &mut Ui, state: &State) {
@@ -271,7 +310,15 @@ fn about(ui: &mut Ui, state: &State) {
             SettingsRow::new(name).show(ui, |ui| ui.label(Type::BASE.rich(value, theme.t2)));
         };
         row(ui, "Version", env!("CARGO_PKG_VERSION"));
-        row(ui, "MLX", if machine.mlx_version.is_empty() { "not loaded" } else { &machine.mlx_version });
+        row(
+            ui,
+            "MLX",
+            if machine.mlx_version.is_empty() {
+                "not loaded"
+            } else {
+                &machine.mlx_version
+            },
+        );
         let device = format!("{} ({})", machine.device, machine.backend);
         row(ui, "Computes on", if machine.device.is_empty() { "not known yet" } else { &device });
         row(ui, "Licence", "MIT");
