@@ -134,3 +134,10 @@ fn settled_weights_hold_the_same() {
     assert!(bytes <= w.nbytes());
     assert_eq!(w.as_slice::<f32>(), &before[..]);
 }
+
+#[test]
+fn errors_name_no_place_of_the_build() {
+    let text = ops::matmul(normal(&[2, 3], 1), normal(&[2, 3], 2)).unwrap_err();
+    let text = text.what();
+    assert!(text.contains("mlx/c/ops.cpp") && !text.contains("at /"), "{text}");
+}
