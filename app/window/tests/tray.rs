@@ -2,7 +2,7 @@
 //! menu items are clicked, and all of it goes on with the window closed. Needs Xvfb and dbus-run-session; without them
 //! the test says so and passes.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::unused_self, clippy::print_stdout)]
+#![allow(clippy::unwrap_used, clippy::unused_self, clippy::used_underscore_binding)]
 
 use std::{
     path::Path,

@@ -60,14 +60,12 @@ impl PromptCodec for Quarter {
 impl Actor {
     pub fn start(self) -> EngineHandle {
         let (handle, worker) = channel();
-        thread::spawn(move || {
-            Play {
-                actor: self,
-                worker,
-                now: Snapshot::default(),
-            }
-            .run()
-        });
+        let play = Play {
+            actor: self,
+            worker,
+            now: Snapshot::default(),
+        };
+        thread::spawn(move || play.run());
         handle
     }
 }

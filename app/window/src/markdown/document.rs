@@ -62,7 +62,14 @@ impl Document {
         while let Some(last) = self.entries.pop() {
             start = last.start;
             // After a blank line only a list can go on.
-            let apart = self.source[..start].ends_with("\n\n") && !matches!(self.entries.last(), Some(Entry { block: Block::List { .. }, .. }));
+            let apart = self.source[..start].ends_with("\n\n")
+                && !matches!(
+                    self.entries.last(),
+                    Some(Entry {
+                        block: Block::List { .. },
+                        ..
+                    })
+                );
             if start < line || apart {
                 break;
             }

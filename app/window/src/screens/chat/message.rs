@@ -72,10 +72,10 @@ fn stepper(ui: &mut Ui, id: i64, index: usize, count: usize, busy: bool, out: &m
     };
     let words = format!("{}/{count}", index + 1);
     let next = |ui: &mut Ui, step: &mut dyn FnMut(&mut Ui, Icon, &str, isize, bool)| {
-        step(ui, Icon::CaretRight, "Next alternative", 1, index + 1 < count)
+        step(ui, Icon::CaretRight, "Next alternative", 1, index + 1 < count);
     };
     let previous = |ui: &mut Ui, step: &mut dyn FnMut(&mut Ui, Icon, &str, isize, bool)| {
-        step(ui, Icon::CaretLeft, "Previous alternative", -1, index > 0)
+        step(ui, Icon::CaretLeft, "Previous alternative", -1, index > 0);
     };
     if rtl {
         next(ui, &mut step);

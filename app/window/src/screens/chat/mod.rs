@@ -25,16 +25,17 @@ pub fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Vec<Msg>)
         .resizable(false)
         .show(ui, |ui| {
             column(ui, density.chat_column(), MARGIN.min(24.0), |ui| {
-                composer::show(ui, state, view, out)
+                composer::show(ui, state, view, out);
             });
             ui.add_space(18.0);
         });
     if state.is_first_run() {
+        let height = ui.available_height();
         ScrollArea::vertical()
             .id_salt("first run")
             .auto_shrink([false, false])
             .show(ui, |ui| {
-                column(ui, density.chat_column(), 24.0, |ui| super::first_run::show(ui, state, out));
+                column(ui, density.chat_column(), 24.0, |ui| super::first_run::show(ui, state, height, out));
             });
     } else if state.chat.tree.is_empty() {
         empty(ui, state, density, out);

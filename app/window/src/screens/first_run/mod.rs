@@ -8,7 +8,8 @@ use crate::{
 use dspark_look::{Button, ErrorCard, Icon, OptionRow, Progress, Theme, Tone, Type, card_flush, list_heading, paint, progress_row, tip};
 use egui::{Key, Ui, vec2};
 
-pub fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
+/// `height` is what can be seen at once: the list is cut so that the button below it is in sight.
+pub fn show(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
     let theme = Theme::of(ui);
     ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
     ui.add_space(44.0);
@@ -38,9 +39,10 @@ pub fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     if busy(ui, state, out) {
         return;
     }
-    choices(ui, state, out);
+    let rows = ((height - 250.0) / 61.0).floor().max(2.0) as usize;
+    let all = choices(ui, state, rows, out);
     ui.add_space(16.0);
-    buttons(ui, state, out);
+    buttons(ui, state, all, out);
     checks(ui, state);
     ui.add_space(24.0);
 }
@@ -113,13 +115,17 @@ pub(crate) fn loading_card(ui: &mut Ui, loading: &Loading, out: &mut Vec<Msg>) {
     }
 }
 
-fn choices(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
+/// Returns whether everything is shown.
+fn choices(ui: &mut Ui, state: &State, rows: usize, out: &mut Vec<Msg>) -> bool {
     let Some(survey) = &state.models.survey else {
         card_flush(ui, |ui| list_heading(ui, "Looking for models on this machine"));
-        return;
+        return true;
     };
+    // Something to fetch is always among them.
+    let offered = survey.offers.len().min(rows.saturating_sub(survey.installed.len()).max(1));
+    let here = survey.installed.len().min(rows.saturating_sub(offered).max(1));
     card_flush(ui, |ui| {
-        let installed: Vec<&ModelEntry> = survey.installed.iter().take(4).collect();
+        let installed: Vec<&ModelEntry> = survey.installed.iter().take(here).collect();
         if !installed.is_empty() {
             list_heading(ui, "Already on disk");
         }
@@ -148,10 +154,11 @@ fn choices(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         } else {
             list_heading(ui, "Recommended");
         }
-        for offer in &survey.offers {
+        for offer in survey.offers.iter().take(offered) {
             offer_row(ui, state, offer, out);
         }
     });
+    offered == survey.offers.len() && here == survey.installed.len()
 }
 
 fn offer_row(ui: &mut Ui, state: &State, offer: &Offer, out: &mut Vec<Msg>) {
@@ -201,9 +208,12 @@ pub(crate) fn chip(fit: &Fit) -> Option<(&str, Tone, Icon)> {
     Some((fit.words.as_str(), tone, icon))
 }
 
-fn buttons(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
+fn buttons(ui: &mut Ui, state: &State, all: bool, out: &mut Vec<Msg>) {
     dspark_look::controls(ui, |ui| {
         if ui.add(Button::quiet("Use a folder").icon(Icon::FolderOpen)).clicked() {
+            out.push(Msg::Show(Screen::Models));
+        }
+        if !all && ui.add(Button::quiet("More models").icon(Icon::Cube)).clicked() {
             out.push(Msg::Show(Screen::Models));
         }
         dspark_look::from_right(ui, |ui| {
