@@ -402,6 +402,19 @@ fn the_first_run_gets_a_model_and_then_answers() {
 }
 
 #[test]
+fn enter_takes_the_marked_model() {
+    let engine = double::start(Script {
+        loaded: false,
+        ..Script::saying("ok")
+    });
+    let mut test = open_with(engine, tempfile::tempdir().unwrap(), [1000.0, 760.0], settings(ThemeChoice::Dark));
+    test.run_steps(3);
+    test.key_press(Key::Enter);
+    until(&mut test, "the model", |window| window.state.has_model());
+    assert_eq!(window(&test).state.engine.model.as_ref().unwrap().name, "Qwen3-8B-8bit");
+}
+
+#[test]
 fn a_folder_that_is_no_model_is_refused_in_place() {
     let mut test = open(Script::saying("ok"));
     test.key_press_modifiers(Modifiers::COMMAND, Key::Num2);

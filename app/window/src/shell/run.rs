@@ -85,6 +85,7 @@ fn viewport(size: [f32; 2]) -> egui::ViewportBuilder {
     let builder = egui::ViewportBuilder::default()
         .with_title("mlx-dspark")
         .with_app_id("mlx-dspark")
+        .with_icon(crate::tray::icon::window())
         .with_inner_size(size)
         .with_min_inner_size([900.0, 640.0])
         .with_drag_and_drop(true);

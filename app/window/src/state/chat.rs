@@ -203,10 +203,14 @@ pub(super) fn update(state: &mut State, message: ChatMsg, out: &mut Vec<Effect>)
         }
         ChatMsg::CopyMessage(id) => {
             if let Some(message) = state.chat.tree.get(id) {
-                out.push(Effect::Copy(split_reasoning(&message.text).answer.to_owned()));
+                let text = split_reasoning(&message.text).answer.to_owned();
+                super::copy(state, text, out);
             }
         }
-        ChatMsg::CopyAll => out.push(Effect::Copy(markdown(state))),
+        ChatMsg::CopyAll => {
+            let text = markdown(state);
+            super::copy(state, text, out);
+        }
         ChatMsg::Event { message, event } => self::event(state, message, event, out),
     }
 }

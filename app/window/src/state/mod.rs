@@ -158,6 +158,12 @@ impl State {
     }
 }
 
+/// Copies, and says so: nothing else on the screen would.
+fn copy(state: &mut State, text: String, out: &mut Vec<Effect>) {
+    out.push(Effect::Copy(text));
+    state.toasts.push(Toast::good("Copied", ""));
+}
+
 /// The next state and what is to be done.
 pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
     let mut effects = Vec::new();
@@ -178,7 +184,7 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
         }
         Msg::Notice { title, body } => state.toasts.push(Toast::warning(title, body)),
         Msg::Open(url) => out.push(Effect::OpenUrl(url)),
-        Msg::Copy(text) => out.push(Effect::Copy(text)),
+        Msg::Copy(text) => copy(state, text, out),
         Msg::StopEverything => {
             for live in state.lives.values_mut() {
                 live.cancelled = true;

@@ -1,6 +1,6 @@
 //! The gauge beside the clock: what the engine does, and a menu that works while the window is closed.
 
-mod icon;
+pub(crate) mod icon;
 mod view;
 
 pub use view::{TrayView, view};

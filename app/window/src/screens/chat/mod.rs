@@ -19,6 +19,7 @@ const MARGIN: f32 = 44.0;
 pub fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Vec<Msg>) {
     let density = Density::of(ui.ctx());
     view.sync(state);
+    enter_starts(ui, state, out);
     Panel::bottom("composer")
         .frame(Frame::NONE)
         .show_separator_line(false)
@@ -41,6 +42,19 @@ pub fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Vec<Msg>)
         empty(ui, state, density, out);
     } else {
         conversation(ui, state, view, density, out);
+    }
+}
+
+/// On the first page Enter takes the marked model, while nothing is written and no other control has the keyboard.
+fn enter_starts(ui: &Ui, state: &State, out: &mut Vec<Msg>) {
+    let busy = state.models.fetching.is_some() || state.models.loading.is_some() || egui::Popup::is_any_open(ui.ctx());
+    if !state.is_first_run() || busy || !state.chat.draft.text.is_empty() {
+        return;
+    }
+    let composer = egui::Id::unique(COMPOSER);
+    let free = ui.memory(|memory| memory.focused().is_none_or(|id| id == composer));
+    if free && ui.input(|input| input.key_pressed(egui::Key::Enter) && input.modifiers.is_none()) {
+        out.push(Msg::Models(crate::state::ModelsMsg::Start));
     }
 }
 

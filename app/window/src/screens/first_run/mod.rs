@@ -6,7 +6,7 @@ use crate::{
     state::{Choice, Loading, ModelsMsg, Msg, Screen, State},
 };
 use dspark_look::{Button, ErrorCard, Icon, OptionRow, Progress, Theme, Tone, Type, card_flush, list_heading, paint, progress_row, tip};
-use egui::{Key, Ui, vec2};
+use egui::{Ui, vec2};
 
 /// `height` is what can be seen at once: the list is cut so that the button below it is in sight.
 pub fn show(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
@@ -232,8 +232,7 @@ fn buttons(ui: &mut Ui, state: &State, all: bool, out: &mut Vec<Msg>) {
             };
             let enabled = words.is_some();
             let words = words.unwrap_or_else(|| "Load".into());
-            let pressed = ui.memory(|memory| memory.focused().is_none()) && ui.input(|input| input.key_pressed(Key::Enter));
-            if ui.add(Button::primary(&words).detail("⏎").enabled(enabled)).clicked() || (pressed && enabled) {
+            if ui.add(Button::primary(&words).detail("⏎").enabled(enabled)).clicked() {
                 out.push(Msg::Models(ModelsMsg::Start));
             }
             if ui.add(Button::quiet("Skip for now")).clicked() {
