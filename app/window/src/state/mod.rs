@@ -3,6 +3,7 @@
 //! sends back messages.
 
 mod chat;
+mod events;
 mod message;
 mod models;
 mod options;
