@@ -8,7 +8,7 @@ fn file(hub: &Hub) -> PathBuf {
 }
 
 /// Its name or folder, if it is still installed.
-pub fn read(hub: &Hub) -> Option<String> {
+pub(crate) fn read(hub: &Hub) -> Option<String> {
     let text = std::fs::read_to_string(file(hub)).ok()?;
     let mut lines = text.lines().filter(|line| !line.is_empty());
     let name = lines.next()?.to_owned();
@@ -20,7 +20,7 @@ pub fn read(hub: &Hub) -> Option<String> {
 }
 
 /// Remembers it. Not being able to is no reason to fail a load.
-pub fn write(hub: &Hub, name: &str, path: &Path) {
+pub(crate) fn write(hub: &Hub, name: &str, path: &Path) {
     let target = file(hub);
     let partial = target.with_extension(format!("{}.part", std::process::id()));
     let written = std::fs::create_dir_all(&hub.places.cache)

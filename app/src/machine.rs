@@ -4,7 +4,7 @@ use dspark_engine::{device::Device, machine::Machine};
 use dspark_hub::fit;
 
 /// Memory for models: the GPU's own where one computes, main memory otherwise.
-pub fn for_fit() -> fit::Machine {
+pub(crate) fn for_fit() -> fit::Machine {
     let gpu = Device::choose().ok().and_then(|device| device.memory);
     fit::Machine {
         ram: Machine::detect().ram,
@@ -14,6 +14,6 @@ pub fn for_fit() -> fit::Machine {
 }
 
 /// The `model_type`s that can be loaded.
-pub fn families() -> Vec<String> {
+pub(crate) fn families() -> Vec<String> {
     dspark_engine::families::names().split(", ").map(str::to_owned).collect()
 }

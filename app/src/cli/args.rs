@@ -44,6 +44,8 @@ pub(super) enum Command {
     Serve(ServeArgs),
     /// List, fetch, check and remove models.
     Models(ModelsArgs),
+    /// Measure what a drafter gets accepted, and prove that the text stays the model's own.
+    Probe(ProbeArgs),
     /// Check this machine and say what would not work.
     Doctor(DoctorArgs),
     /// Get the small starter model.
@@ -295,6 +297,20 @@ pub(super) enum ModelsCommand {
         #[arg(long, default_value_t = 8192)]
         context: usize,
     },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ProbeArgs {
+    #[command(flatten)]
+    pub(super) engine: EngineArgs,
+    /// Instead of the shipped prompts (may be repeated).
+    #[arg(long)]
+    pub(super) prompt: Vec<String>,
+    #[arg(long, default_value_t = 128)]
+    pub(super) max_new_tokens: usize,
+    /// Guesses of a round, at most; all that the drafter gives if left out.
+    #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
+    pub(super) max_draft: Option<usize>,
 }
 
 #[derive(Debug, Args)]

@@ -7,6 +7,7 @@ mod exit;
 mod generate;
 mod models;
 mod output;
+mod probe;
 mod serve;
 mod starter;
 mod window;
@@ -49,6 +50,7 @@ fn dispatch(command: Option<Command>, output: &Output) -> Outcome {
         Some(Command::Generate(args)) => generate::run(&args, output),
         Some(Command::Serve(args)) => serve::run(&args, output),
         Some(Command::Models(args)) => models::run(&args, output),
+        Some(Command::Probe(args)) => probe::run(&args, output),
         Some(Command::Doctor(args)) => doctor::run(&args, output),
         Some(Command::Starter(args)) => starter::run(&args, output),
     }

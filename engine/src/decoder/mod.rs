@@ -130,10 +130,15 @@ impl Decoder {
 
     /// Bytes of the arrays it holds.
     pub fn weight_bytes(&self) -> u64 {
+        self.arrays().map(|array| array.nbytes() as u64).sum()
+    }
+
+    /// Every weight.
+    pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
         let own = self.embedding.arrays().into_iter().chain([&self.norm.weight]);
         let head = self.head.iter().flat_map(Linear::arrays);
         let blocks = self.blocks.iter().flat_map(Block::arrays);
-        own.chain(head).chain(blocks).map(|array| array.nbytes() as u64).sum()
+        own.chain(head).chain(blocks)
     }
 
     /// An empty cache whose sliding layers stand a rollback of at most `widest` rows.

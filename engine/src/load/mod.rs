@@ -159,6 +159,8 @@ impl Checkpoint {
         let mut weights = Weights::open(&self.shards, tensors, &rename, &self.quantization, precision, watch)?;
         let decoder = Decoder::build(&self.spec, &mut weights, kv)?;
         drop(weights);
+        let huge = mlx_cpu::settle(decoder.arrays())?;
+        tracing::debug!(bytes = huge, "weights on huge pages");
         let facts = Facts {
             path: self.path,
             model_type: self.model_type,
