@@ -2,13 +2,16 @@
 //! id must be the recorded one; where the recorded margin between the two best logits is tiny, the runner-up will do.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod common;
+
+use common::requantized;
 use dspark_engine::{
     hub::{self, Hub, Job},
     load::{LoadOptions, LoadedModel, load},
     target::{Cache, Logits, Rows, Target},
 };
 use mlx_rs::{Array, Dtype};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
@@ -152,45 +155,6 @@ fn first_logits_are_the_recorded_ones() {
             );
         }
     }
-}
-
-/// The conversion that `golden.json` was made from: every matrix to bf16, then to 8 bit in groups of 64.
-fn requantized(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    let tensors = Array::load_safetensors(from.join("model.safetensors")).unwrap();
-    let mut config: Map<String, Value> = serde_json::from_slice(&std::fs::read(from.join("config.json")).unwrap()).unwrap();
-    let quantization = config["quantization"].as_object().unwrap().clone();
-    let packing = |path: &str, key: &str| {
-        let own = quantization.get(path).and_then(|own| own.get(key)).or(quantization.get(key));
-        own.and_then(Value::as_i64).unwrap() as i32
-    };
-    let mut out: Vec<(String, Array)> = Vec::new();
-    for (name, array) in &tensors {
-        let Some(path) = name.strip_suffix(".weight") else { continue };
-        let Some(scales) = tensors.get(&format!("{path}.scales")) else {
-            out.push((name.clone(), array.as_dtype(Dtype::Bfloat16).unwrap()));
-            continue;
-        };
-        let float = |array: &Array| array.as_dtype(Dtype::Float32).unwrap();
-        let biases = float(&tensors[&format!("{path}.biases")]);
-        let dense = mlx_rs::ops::dequantize(array, float(scales), &biases, packing(path, "group_size"), packing(path, "bits")).unwrap();
-        let (weight, scales, biases) = mlx_rs::ops::quantize(dense.as_dtype(Dtype::Bfloat16).unwrap(), 64, 8).unwrap();
-        out.extend([
-            (name.clone(), weight),
-            (format!("{path}.scales"), scales),
-            (format!("{path}.biases"), biases),
-        ]);
-    }
-    Array::save_safetensors(
-        out.iter().map(|(name, array)| (name.as_str(), array)),
-        None,
-        to.join("model.safetensors"),
-    )
-    .unwrap();
-    let packing = json!({"group_size": 64, "bits": 8});
-    config.insert("quantization".into(), packing.clone());
-    config.insert("quantization_config".into(), packing);
-    std::fs::write(to.join("config.json"), serde_json::to_vec(&config).unwrap()).unwrap();
 }
 
 #[test]

@@ -384,8 +384,7 @@ fn markov(top: Fields<'_>, tensors: &Tensors) -> Result<Option<MarkovSpec>> {
     let stored = tensors.columns("markov_head.markov_w1");
     let rank = match (top.whole("markov_rank")?, stored) {
         (Some(0) | None, None) => return Ok(None),
-        (Some(rank), None) => rank,
-        (_, Some(rank)) => rank,
+        (Some(rank), None) | (_, Some(rank)) => rank,
     };
     let kind = if tensors.has("markov_head.gate_proj.weight") {
         MarkovKind::Gated

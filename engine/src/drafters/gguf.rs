@@ -42,6 +42,9 @@ const LAYER: [(&str, &str); 11] = [
     ("ffn_down", "mlp.down_proj"),
 ];
 
+/// By our names.
+type Headers = BTreeMap<String, Stored>;
+
 /// Where the tensors of an opened file are.
 pub(super) struct Opened {
     path: PathBuf,
@@ -85,7 +88,7 @@ fn ours(name: &str) -> Option<String> {
 }
 
 /// The configuration in DeepSpec's fields, the headers, and what is needed to read the tensors.
-pub(super) fn open(path: &Path) -> Result<(Map<String, Value>, BTreeMap<String, Stored>, Opened)> {
+pub(super) fn open(path: &Path) -> Result<(Map<String, Value>, Headers, Opened)> {
     let file = GgufFile::open(path)?;
     let meta = &file.metadata;
     let architecture = meta.str("general.architecture").unwrap_or("(none)");
@@ -124,7 +127,7 @@ pub(super) fn open(path: &Path) -> Result<(Map<String, Value>, BTreeMap<String, 
     Ok((config, stored, Opened { path, tensors }))
 }
 
-fn config(file: &GgufFile, stored: &BTreeMap<String, Stored>) -> Map<String, Value> {
+fn config(file: &GgufFile, stored: &Headers) -> Map<String, Value> {
     let meta = &file.metadata;
     let mut config = Map::new();
     let mut put = |key: &str, value: Option<Value>| {

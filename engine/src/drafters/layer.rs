@@ -196,32 +196,28 @@ impl Layer {
             BlockMask::Sliding(window) => Some(Mask::Sliding(window as i32)),
             BlockMask::Full | BlockMask::BothWays(_) => None,
         };
-        let heads = match (mask, &self.gemma) {
-            (Some(mask), None) => attention::step(&self.attention, qkv, cache, Positions::From(at as i32), mask)?,
-            _ => {
-                let (h, dim) = (self.attention.heads, self.attention.dim);
-                let parts = qkv.split_at_indices(&[h * dim], -1)?;
-                let q = self.turned(&self.split(&parts[0], h)?, &self.attention.q_norm, at)?;
-                let (k, v) = self.keys_values(&parts[1], at)?;
-                cache.append(&k, &v)?;
-                let y = match (self.mask, window) {
-                    (BlockMask::BothWays(window), _) => self.both_ways(&q, cache, held, window as i32)?,
-                    (BlockMask::Full, Some(window)) if narrowed => {
-                        let Some((k, v)) = cache.state()? else {
-                            return Err(Exception::custom("the drafter's context is empty after an append"));
-                        };
-                        let from = held - window as i32;
-                        let (k, v) = (k.try_index((.., .., from.., ..))?, v.try_index((.., .., from.., ..))?);
-                        let seen = KvCache::from_arrays(k, v, 1)?;
-                        mlx_cpu::attend(&q, &seen, Mask::Full, self.attention.scale, self.attention.sinks.as_ref())?
-                    }
-                    _ => {
-                        let mask = mask.unwrap_or(Mask::Full);
-                        mlx_cpu::attend(&q, cache, mask, self.attention.scale, self.attention.sinks.as_ref())?
-                    }
-                };
-                y.transpose_axes(&[0, 2, 1, 3])?.reshape(&[1, rows, h * dim])?
-            }
+        let heads = if let (Some(mask), None) = (mask, &self.gemma) {
+            attention::step(&self.attention, qkv, cache, Positions::From(at as i32), mask)?
+        } else {
+            let (h, dim) = (self.attention.heads, self.attention.dim);
+            let parts = qkv.split_at_indices(&[h * dim], -1)?;
+            let q = self.turned(&self.split(&parts[0], h)?, self.attention.q_norm.as_ref(), at)?;
+            let (k, v) = self.keys_values(&parts[1], at)?;
+            cache.append(&k, &v)?;
+            let (scale, sinks) = (self.attention.scale, self.attention.sinks.as_ref());
+            let y = match (self.mask, window) {
+                (BlockMask::BothWays(window), _) => self.both_ways(&q, cache, held, window as i32)?,
+                (BlockMask::Full, Some(window)) if narrowed => {
+                    let Some((k, v)) = cache.state()? else {
+                        return Err(Exception::custom("the drafter's context is empty after an append"));
+                    };
+                    let from = held - window as i32;
+                    let (k, v) = (k.try_index((.., .., from.., ..))?, v.try_index((.., .., from.., ..))?);
+                    mlx_cpu::attend(&q, &KvCache::from_arrays(k, v, 1)?, Mask::Full, scale, sinks)?
+                }
+                _ => mlx_cpu::attend(&q, cache, mask.unwrap_or(Mask::Full), scale, sinks)?,
+            };
+            y.transpose_axes(&[0, 2, 1, 3])?.reshape(&[1, rows, h * dim])?
         };
         cache.trim(held);
         Ok(heads)
@@ -233,10 +229,10 @@ impl Layer {
         if self.gemma.is_some() {
             let raw = linear::contiguous(&self.split(projected, kv_heads)?)?;
             let values = mlx_cpu::rms_norm(&raw, None, self.eps)?;
-            return Ok((self.turned(&raw, &self.attention.k_norm, at)?, values));
+            return Ok((self.turned(&raw, self.attention.k_norm.as_ref(), at)?, values));
         }
         let parts = projected.split_equal(2, -1)?;
-        let keys = self.turned(&self.split(&parts[0], kv_heads)?, &self.attention.k_norm, at)?;
+        let keys = self.turned(&self.split(&parts[0], kv_heads)?, self.attention.k_norm.as_ref(), at)?;
         Ok((keys, self.split(&parts[1], kv_heads)?))
     }
 
@@ -245,7 +241,7 @@ impl Layer {
         x.reshape(&[1, x.dim(1), heads, self.attention.dim])?.transpose_axes(&[0, 2, 1, 3])
     }
 
-    fn turned(&self, x: &Array, norm: &Option<(Array, f32)>, at: usize) -> Computed<Array> {
+    fn turned(&self, x: &Array, norm: Option<&(Array, f32)>, at: usize) -> Computed<Array> {
         // MLX's CUDA rope is wrong on views (see `decoder::attention`).
         let mut x = linear::contiguous(x)?;
         if let Some((weight, eps)) = norm {
