@@ -149,6 +149,14 @@ impl<'a> Chain<'a> {
 
     /// Takes the best token of every slot.
     pub fn greedy(mut self, anchor: &Array) -> Computed<Proposal> {
+        if self.drafter.markov.is_none() {
+            // Slots do not depend on each other.
+            return Ok(Proposal {
+                tokens: self.drafter.to_target(&argmax_axis(&self.base, -1, false)?)?,
+                confidence: self.drafter.confidence_of(&self.hidden, None)?,
+                logits: self.base,
+            });
+        }
         let mut previous = anchor.reshape(&[1])?;
         let (mut tokens, mut confidences, mut rows) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..self.cap {

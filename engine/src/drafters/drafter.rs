@@ -377,13 +377,14 @@ impl Drafter {
         wide
     }
 
+    /// Of hidden rows, `[rows, H]`, with the Markov embeddings of the tokens before: `[rows]`.
     pub(super) fn confidence_of(&self, h: &Array, e: Option<&Array>) -> Computed<Option<Array>> {
         let Some(head) = &self.confidence else { return Ok(None) };
         let logit = match e.filter(|_| self.spec.confidence == Some(true)) {
             Some(e) => mlx_cpu::linear(&concatenate(&[h, e], -1)?, head)?,
             None => mlx_cpu::linear(h, head)?,
         };
-        sigmoid(&logit)?.reshape(&[1]).map(Some)
+        sigmoid(&logit)?.reshape(&[-1]).map(Some)
     }
 }
 
