@@ -1,22 +1,21 @@
 //! The starter's tokenizer against what transformers made of the same texts (`scripts/starter_golden.py`).
 //!
-//! Set `MLX_DSPARK_STARTER` to the starter's folder; without it this says so and checks nothing.
+//! The starter is fetched where it is not installed yet.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod support;
 
+use dspark_hub::{Hub, Job};
 use dspark_protocol::{Message, TemplateOptions};
 use dspark_text::{StopScanner, Tokenizer};
 use serde_json::Value;
-use std::{env, fs, path::PathBuf, time::Instant};
+use std::{fs, time::Instant};
 
 #[test]
 fn the_starter_reads_and_writes_as_transformers_does() {
-    let Some(folder) = env::var_os("MLX_DSPARK_STARTER").map(PathBuf::from) else {
-        eprintln!("SKIPPED: set MLX_DSPARK_STARTER to the starter's folder to compare its tokenizer with transformers");
-        return;
-    };
+    let starter = dspark_hub::block_on(Hub::from_env().starter(&Job::silent())).unwrap();
+    let folder = starter.expect("this test needs the starter model").path;
     let start = Instant::now();
     let tokenizer = Tokenizer::load(&folder).unwrap();
     eprintln!("loaded in {:?}", start.elapsed());

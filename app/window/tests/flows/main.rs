@@ -1,0 +1,6 @@
+//! The chat, model and server flows as messages in and effects out: no window, no engine, no disk.
+#![allow(clippy::unwrap_used, clippy::wildcard_imports)]
+
+mod chat;
+mod support;
+mod window;
