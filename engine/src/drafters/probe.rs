@@ -83,7 +83,7 @@ pub struct PromptProbe {
     pub verdict: Verdict,
     /// Of the rounds, without the prompt.
     pub speculating: Duration,
-    /// Of the same tokens one by one.
+    /// Of the same tokens one by one, without the prompt.
     pub plain: Duration,
 }
 
@@ -162,9 +162,7 @@ pub fn probe(
     let mut report = ProbeReport { prompts: Vec::new() };
     for (at, prompt) in prompts.iter().enumerate() {
         let mut outcome = speculate(target, drafter, prompt, options)?;
-        let started = Instant::now();
-        outcome.divergences = force(target, prompt, &outcome.tokens, options)?;
-        outcome.plain = started.elapsed();
+        (outcome.divergences, outcome.plain) = force(target, prompt, &outcome.tokens, options)?;
         outcome.verdict = match &outcome.divergences[..] {
             [] => Verdict::Identical,
             some if some.iter().all(|divergence| divergence.near_tie) => Verdict::NearTie,
@@ -271,8 +269,9 @@ fn commit(drafter: &Drafter, features: Option<&Array>, rows: Option<usize>, cont
     }
 }
 
-/// Feeds the emitted text token by token, and lists where plain decoding would have chosen otherwise.
-fn force(target: &dyn Target, prompt: &[u32], emitted: &[u32], options: &ProbeOptions) -> Result<Vec<Divergence>> {
+/// Feeds the emitted text token by token, and lists where plain decoding would have chosen otherwise. The time is that of
+/// the steps after the first, which belongs to the prompt.
+fn force(target: &dyn Target, prompt: &[u32], emitted: &[u32], options: &ProbeOptions) -> Result<(Vec<Divergence>, Duration)> {
     let mut cache = target.new_cache();
     let mut divergences = Vec::new();
     let (inner, tail) = prompt.split_at(prompt.len().saturating_sub(1) / CHUNK * CHUNK);
@@ -281,6 +280,7 @@ fn force(target: &dyn Target, prompt: &[u32], emitted: &[u32], options: &ProbeOp
         eval(cache.arrays())?;
     }
     let mut feed = tail.to_vec();
+    let mut started = Instant::now();
     for (step, &token) in emitted.iter().enumerate() {
         let output = target.forward(&Rows::chain(&ids(&feed), Logits::Last), &mut *cache)?;
         let logits = output
@@ -305,8 +305,11 @@ fn force(target: &dyn Target, prompt: &[u32], emitted: &[u32], options: &ProbeOp
             });
         }
         feed = vec![token];
+        if step == 0 {
+            started = Instant::now();
+        }
     }
-    Ok(divergences)
+    Ok((divergences, started.elapsed()))
 }
 
 /// Four units in the last place of a logit; for f32 what keys of 16 bits do to it.
