@@ -4,7 +4,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use dspark_protocol::{Mode, Sampling};
 use std::{ffi::OsString, path::PathBuf};
 
-/// Language models on your own machine, several times faster, with exactly the same output.
+/// Language models on your own machine, with exactly the model's own output.
 ///
 /// Without a command it opens the app.
 #[derive(Debug, Parser)]
@@ -62,6 +62,11 @@ pub(super) fn with_default_command(words: impl Iterator<Item = OsString>) -> Vec
     words
 }
 
+/// Whether these words ask for `--json`, for the time before they are understood.
+pub(super) fn ask_for_json(words: &[OsString]) -> bool {
+    words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
+}
+
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct AppArgs {
     /// Load this model at start.
@@ -106,7 +111,7 @@ pub(super) struct EngineArgs {
     #[arg(long, value_name = "NAME|FOLDER")]
     pub(super) drafter: Option<String>,
     /// Context window in tokens (the model's own maximum if left out).
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = at_least_one())]
     pub(super) context_window: Option<usize>,
     /// Accepted for old scripts: checkpoints' own Python is never run.
     #[arg(long, env = "MLX_DSPARK_TRUST_REMOTE_CODE", value_parser = clap::builder::FalseyValueParser::new())]
@@ -117,19 +122,19 @@ pub(super) struct EngineArgs {
 #[derive(Debug, Clone, Args)]
 pub(super) struct SamplingArgs {
     /// 0 takes the most likely token.
-    #[arg(long, default_value_t = 0.0, value_parser = temperature)]
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true, value_parser = temperature)]
     pub(super) temperature: f32,
     /// Keep the most likely tokens up to this probability mass.
-    #[arg(long, default_value_t = 1.0, value_parser = share)]
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true, value_parser = share)]
     pub(super) top_p: f32,
     /// Keep this many most likely tokens; 0 keeps all.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<u32>)]
     pub(super) top_k: u32,
     /// Keep tokens with this share of the top probability.
-    #[arg(long, default_value_t = 0.0, value_parser = share)]
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true, value_parser = share)]
     pub(super) min_p: f32,
     /// Above 1 makes tokens already seen less likely.
-    #[arg(long, default_value_t = 1.0, value_parser = positive)]
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true, value_parser = positive)]
     pub(super) repetition_penalty: f32,
     /// Subtracted once from the logit of each token already written.
     #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
@@ -138,7 +143,7 @@ pub(super) struct SamplingArgs {
     #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
     pub(super) frequency_penalty: f32,
     /// Same seed, same text.
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true, value_parser = whole::<u64>)]
     pub(super) seed: Option<u64>,
 }
 
@@ -165,6 +170,18 @@ fn number(text: &str, wanted: &str, fits: impl Fn(f32) -> bool) -> Result<f32, S
         .ok_or_else(|| format!("must be {wanted}"))
 }
 
+/// `u32` and `u64` differ in how far they reach, which nobody needs to know before they get there.
+fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    text.parse()
+        .ok()
+        .and_then(|value: u64| T::try_from(value).ok())
+        .ok_or_else(|| format!("must be a whole number from 0 to {}", u64::MAX >> (64 - 8 * size_of::<T>())))
+}
+
+fn at_least_one() -> clap::builder::RangedU64ValueParser<usize> {
+    clap::builder::RangedU64ValueParser::new().range(1..)
+}
+
 fn temperature(text: &str) -> Result<f32, String> {
     number(text, "a number of at least 0", |value| value >= 0.0)
 }
@@ -184,18 +201,18 @@ pub(super) struct GenerateArgs {
     #[command(flatten)]
     pub(super) sampling: SamplingArgs,
     /// What to answer; `-` reads standard input. Piped input is read when this is left out.
-    #[arg(long, conflicts_with = "prompt_file")]
+    #[arg(long, conflicts_with = "prompt_file", allow_hyphen_values = true)]
     pub(super) prompt: Option<String>,
     /// Read the prompt from a file.
     #[arg(long, value_name = "FILE")]
     pub(super) prompt_file: Option<PathBuf>,
     /// A system message before the prompt.
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     pub(super) system: Option<String>,
     #[arg(long, default_value_t = 220)]
     pub(super) max_new_tokens: usize,
     /// Stop before this text (may be repeated).
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     pub(super) stop: Vec<String>,
     /// Give log-probabilities of this many best tokens (with --json).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=20))]
@@ -206,8 +223,8 @@ pub(super) struct GenerateArgs {
     /// Ask the model not to reason first.
     #[arg(long)]
     pub(super) no_thinking: bool,
-    /// How much to reason: low, medium, high.
-    #[arg(long)]
+    /// How much to reason, where the model can be told.
+    #[arg(long, value_parser = ["none", "minimal", "low", "medium", "high", "xhigh"])]
     pub(super) reasoning_effort: Option<String>,
     /// Print the whole answer at the end instead of as it is written.
     #[arg(long)]
@@ -258,6 +275,9 @@ pub(super) struct ServeArgs {
     /// Skip the short generation that makes the first request as fast as the rest.
     #[arg(long)]
     pub(super) no_warmup: bool,
+    /// Drop images and files from requests, with a warning, instead of refusing such requests.
+    #[arg(long)]
+    pub(super) ignore_attachments: bool,
     /// Write `{url, pid, model}` here once ready.
     #[arg(long, value_name = "FILE")]
     pub(super) ready_file: Option<PathBuf>,
@@ -362,10 +382,50 @@ mod tests {
             ("--temperature", "NaN"),
             ("--top-p", "1.5"),
             ("--repetition-penalty", "0"),
+            ("--top-k", "-1"),
+            ("--seed", "-1"),
+            ("--context-window", "0"),
+            ("--reasoning-effort", "silly"),
             ("--logprobs", "21"),
         ] {
             let error = parse(&["generate", &format!("{flag}={value}")]).unwrap_err();
             assert!(error.to_string().contains(flag), "{error}");
         }
+        for flag in ["--temperature", "--top-p", "--top-k", "--repetition-penalty", "--seed"] {
+            let error = parse(&["generate", flag, "-1"]).unwrap_err();
+            assert_eq!(error.kind(), clap::error::ErrorKind::ValueValidation, "{error}");
+        }
+        let error = parse(&["generate", "--top-k", "4294967296"]).unwrap_err();
+        assert!(error.to_string().contains("4294967295"), "{error}");
+        assert!(parse(&["generate", "--seed", "18446744073709551615"]).is_ok());
+    }
+
+    #[test]
+    fn texts_may_begin_with_a_dash() {
+        let words = [
+            "generate",
+            "--prompt",
+            "- one\n- two",
+            "--system",
+            "-v is a flag",
+            "--stop",
+            "--",
+            "--stop",
+            "-x",
+        ];
+        let Some(Command::Generate(args)) = parse(&words).unwrap().command else {
+            panic!("{words:?}")
+        };
+        assert_eq!(args.prompt.as_deref(), Some("- one\n- two"));
+        assert_eq!(args.system.as_deref(), Some("-v is a flag"));
+        assert_eq!(args.stop, ["--", "-x"]);
+    }
+
+    #[test]
+    fn json_is_asked_for_anywhere_before_the_operands() {
+        let asks = |words: &[&str]| ask_for_json(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        assert!(asks(&["m", "generate", "--bogus", "--json"]));
+        assert!(!asks(&["m", "generate", "--bogus"]));
+        assert!(!asks(&["m", "--", "--json"]));
     }
 }

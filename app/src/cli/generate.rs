@@ -13,7 +13,7 @@ use std::io::{IsTerminal, Read};
 pub(super) const SAMPLE_PROMPT: &str = "Explain in two sentences why the sky is blue.";
 
 pub(super) fn run(args: &GenerateArgs, output: &Output) -> Outcome {
-    let request = request(args)?;
+    let request = request(args, output)?;
     let runtime = engine::runtime()?;
     runtime.block_on(async {
         let session = engine::Session::open(&args.engine, output).await?;
@@ -24,8 +24,8 @@ pub(super) fn run(args: &GenerateArgs, output: &Output) -> Outcome {
     })
 }
 
-fn request(args: &GenerateArgs) -> Outcome<Request> {
-    let text = prompt_text(args)?;
+fn request(args: &GenerateArgs, output: &Output) -> Outcome<Request> {
+    let text = prompt_text(args, output)?;
     let prompt = if args.no_chat_template {
         if args.system.is_some() {
             return Err(Failure::usage("`--system` needs the chat template: drop `--no-chat-template`"));
@@ -53,7 +53,12 @@ fn request(args: &GenerateArgs) -> Outcome<Request> {
     })
 }
 
-fn prompt_text(args: &GenerateArgs) -> Outcome<String> {
+fn prompt_text(args: &GenerateArgs, output: &Output) -> Outcome<String> {
+    // An answer to a question that nobody sees would be a riddle.
+    let sample = || {
+        output.note(format!("No prompt was given, so this one is answered:\n> {SAMPLE_PROMPT}\n"));
+        SAMPLE_PROMPT.to_owned()
+    };
     let piped = || {
         let mut text = String::new();
         std::io::stdin()
@@ -68,9 +73,9 @@ fn prompt_text(args: &GenerateArgs) -> Outcome<String> {
             .map_err(|error| Failure::usage(format!("cannot read the prompt from `{}`: {error}", file.display()))),
         (None, None) if !std::io::stdin().is_terminal() => {
             let text = piped()?;
-            Ok(if text.trim().is_empty() { SAMPLE_PROMPT.into() } else { text })
+            Ok(if text.trim().is_empty() { sample() } else { text })
         }
-        (None, None) => Ok(SAMPLE_PROMPT.into()),
+        (None, None) => Ok(sample()),
     }
 }
 
@@ -97,6 +102,9 @@ pub(super) async fn read(mut generation: Generation, whole: bool, output: &Outpu
             Some(Event::Delta(delta)) => {
                 if streams {
                     output.stream(&delta.text);
+                    if output.is_broken() {
+                        generation.cancel();
+                    }
                 }
                 text.push_str(&delta.text);
                 tokens.extend(delta.tokens);
@@ -136,7 +144,7 @@ pub(super) fn report(answer: &Answer, model: &dspark_protocol::ModelInfo, output
         }
         summary.warnings.iter().for_each(|warning| output.warn(warning));
     }
-    if summary.finish == FinishReason::Cancelled {
+    if summary.finish == FinishReason::Cancelled && !output.is_broken() {
         Err(Failure::interrupted())
     } else {
         Ok(())

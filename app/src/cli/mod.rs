@@ -24,8 +24,19 @@ pub fn main() -> ExitCode {
 }
 
 fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let arguments = match Arguments::try_parse_from(args::with_default_command(words)) {
+    let words = args::with_default_command(words);
+    let json = args::ask_for_json(&words);
+    let arguments = match Arguments::try_parse_from(words) {
         Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() && json => {
+            let output = Output::new(&args::GlobalArgs {
+                json,
+                ..args::GlobalArgs::default()
+            });
+            let text = error.render().to_string();
+            output.failure(&exit::Failure::usage(text.trim().trim_start_matches("error: ")));
+            return ExitCode::from(exit::USAGE);
+        }
         // Help and version are answers, not failures; clap knows which stream each belongs to.
         Err(error) => {
             let _ = error.print();
@@ -34,7 +45,8 @@ fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let output = Output::new(&arguments.global);
     output.start_log();
-    match dispatch(arguments.command, &output) {
+    // What could not be written was not done, however well the rest went.
+    match dispatch(arguments.command, &output).and_then(|()| output.written()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output.failure(&failure);

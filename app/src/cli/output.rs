@@ -1,8 +1,17 @@
 //! Where words go: results to standard output, progress and notes to standard error, colour only on a terminal.
 
-use super::{args::GlobalArgs, exit::Failure};
+use super::{
+    args::GlobalArgs,
+    exit::{self, Failure, Outcome},
+};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{IsTerminal, Write};
+use std::{
+    io::{self, ErrorKind, IsTerminal, Write},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 /// How this run speaks.
 #[derive(Debug, Clone)]
@@ -11,6 +20,10 @@ pub(super) struct Output {
     quiet: bool,
     verbose: u8,
     colour: bool,
+    /// The first write to standard output that failed; nothing is written after it.
+    broken: Arc<OnceLock<io::Error>>,
+    /// The one object of `--json` is out.
+    told: Arc<AtomicBool>,
 }
 
 impl Output {
@@ -22,6 +35,8 @@ impl Output {
             quiet: global.quiet,
             verbose: global.verbose,
             colour,
+            broken: Arc::default(),
+            told: Arc::default(),
         }
     }
 
@@ -41,23 +56,42 @@ impl Output {
             .try_init();
     }
 
-    /// A result. A reader that went away (`| head`) is no failure.
+    /// A result.
     pub(super) fn result(&self, text: &str) {
-        let mut out = std::io::stdout().lock();
-        let _ = writeln!(out, "{text}");
-        let _ = out.flush();
+        self.stream(&format!("{text}\n"));
     }
 
-    /// Part of a result, at once.
+    /// Part of a result, at once. A write that fails is remembered for [`Output::written`].
     pub(super) fn stream(&self, text: &str) {
-        let mut out = std::io::stdout().lock();
-        let _ = out.write_all(text.as_bytes());
-        let _ = out.flush();
+        if self.is_broken() {
+            return;
+        }
+        let mut out = io::stdout().lock();
+        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            let _ = self.broken.set(error);
+        }
     }
 
     /// The one object of `--json`.
     pub(super) fn object(&self, value: &serde_json::Value) {
+        self.told.store(true, Ordering::Relaxed);
         self.result(&value.to_string());
+    }
+
+    /// Nobody can read what is still to come.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.get().is_some()
+    }
+
+    /// Whether the results reached standard output. A reader that went away (`| head`) has had enough: no failure.
+    pub(super) fn written(&self) -> Outcome {
+        match self.broken.get() {
+            Some(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::new(
+                exit::FAILED,
+                format!("cannot write the result to standard output: {error}; make room or write it elsewhere"),
+            )),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn note(&self, text: impl AsRef<str>) {
@@ -72,7 +106,8 @@ impl Output {
     }
 
     pub(super) fn failure(&self, failure: &Failure) {
-        if self.json {
+        // A second object would not parse: after a result, or where none can be written, the reason goes to people only.
+        if self.json && !self.told.load(Ordering::Relaxed) && !self.is_broken() {
             self.object(&serde_json::json!({ "error": { "message": failure.message, "code": failure.code } }));
         } else {
             let label = if self.colour { "\x1b[31merror:\x1b[0m" } else { "error:" };

@@ -18,6 +18,11 @@ pub(super) fn run(args: &ServeArgs, output: &Output) -> Outcome {
 }
 
 async fn serve(args: &ServeArgs, config: ServeConfig, output: &Output) -> Outcome {
+    // Whoever waits for the file should not wait for a load first, then for ever.
+    if let Some(path) = &args.ready_file {
+        dspark_serve::check_ready_file(path)
+            .map_err(|error| Failure::usage(format!("`--ready-file {}` cannot be written: {error}", path.display())))?;
+    }
     // Listen for the end before anything that takes long, so that it is never missed.
     let mut terminate = signal(SignalKind::terminate())?;
     let resolved = if args.no_model {
@@ -47,8 +52,8 @@ async fn serve(args: &ServeArgs, config: ServeConfig, output: &Output) -> Outcom
         output.result(server.banner().trim_end());
     }
     let ready = args.ready_file.clone().map(|path| {
-        let (url, handle) = (url.clone(), handle.clone());
-        tokio::spawn(async move { dspark_serve::write_ready_file(&path, &url, &handle).await })
+        let (url, handle, wait) = (url.clone(), handle.clone(), !args.no_model);
+        tokio::spawn(async move { dspark_serve::write_ready_file(&path, &url, &handle, wait).await })
     });
     let end = async {
         tokio::select! {
@@ -91,6 +96,7 @@ fn config(args: &ServeArgs) -> Outcome<ServeConfig> {
         max_queue: args.max_queue,
         default_max_tokens: args.default_max_tokens,
         max_tokens_cap: args.max_tokens_cap,
+        ignore_attachments: args.ignore_attachments,
         sampling: SamplingDefaults {
             temperature: args.default_temperature,
             top_p: args.default_top_p,

@@ -41,7 +41,7 @@ mod state;
 
 pub use auth::{ApiKey, generate_key};
 pub use config::{ConfigError, ServeConfig, UsageChunk};
-pub use net::{BindError, PortHolder, Server, ServerControl, who_holds, write_ready_file};
+pub use net::{BindError, PortHolder, Server, ServerControl, check_ready_file, who_holds, write_ready_file};
 pub use registry::{ClientStats, LiveRequest, Phase};
 pub use routes::service;
 pub use state::App;

@@ -453,7 +453,7 @@ async fn the_ready_file_appears_with_the_model_and_goes_with_the_server() {
     let (url, engine) = (live.control.url(), live.engine.clone());
     let writing = tokio::spawn({
         let path = path.clone();
-        async move { dspark_serve::write_ready_file(&path, &url, &engine).await.unwrap() }
+        async move { dspark_serve::write_ready_file(&path, &url, &engine, true).await.unwrap() }
     });
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!path.exists());
@@ -468,4 +468,21 @@ async fn the_ready_file_appears_with_the_model_and_goes_with_the_server() {
     assert_eq!(content, json!({"url": live.control.url(), "pid": std::process::id(), "model": "M"}));
     drop(ready);
     assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn without_a_model_to_wait_for_the_ready_file_comes_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ready.json");
+    let engine = common::engine(Script {
+        loaded: false,
+        ..Script::saying("")
+    });
+    let _ready = dspark_serve::write_ready_file(&path, "http://127.0.0.1:1", &engine, false)
+        .await
+        .unwrap();
+    let content: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!(content["model"], Value::Null);
+    assert!(dspark_serve::check_ready_file(&folder.path().join("missing/ready.json")).is_err());
+    assert!(dspark_serve::check_ready_file(folder.path()).is_err());
 }

@@ -5,7 +5,7 @@ mod bind;
 mod ready;
 
 pub use bind::{BindError, PortHolder, who_holds};
-pub use ready::write_ready_file;
+pub use ready::{check_ready_file, write_ready_file};
 
 use crate::{
     App, ServeConfig,

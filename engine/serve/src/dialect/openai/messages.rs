@@ -139,7 +139,7 @@ fn unsupported(kind: &str, at: &str) -> ApiError {
     ApiError::invalid(
         at,
         format!(
-            "`{at}` is a part of type `{kind}`, and this server reads text only: remove it, or turn on \"Ignore attachments\" to have such \
+            "`{at}` is a part of type `{kind}`, and this server reads text only: remove it, or turn on \"Ignore attachments\" (`serve --ignore-attachments`) to have such \
              parts left out"
         ),
     )

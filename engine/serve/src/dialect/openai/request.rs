@@ -308,8 +308,8 @@ fn sampling(fields: &mut Fields<'_>, defaults: &Defaults) -> Result<Sampling, Ap
     let min_p = float("min_p", 0.0, 1.0)?;
     let presence = float("presence_penalty", -2.0, 2.0)?;
     let frequency = float("frequency_penalty", -2.0, 2.0)?;
-    let repetition = float("repetition_penalty", 0.01, 10.0)?;
-    let repeat = float("repeat_penalty", 0.01, 10.0)?;
+    let repetition = penalty(fields, "repetition_penalty")?;
+    let repeat = penalty(fields, "repeat_penalty")?;
     // −1 (vLLM) and 0 both mean off.
     let top_k = fields.integer("top_k")?.map(|k| u32::try_from(k.max(0)).unwrap_or(u32::MAX));
     Ok(Sampling {
@@ -324,6 +324,17 @@ fn sampling(fields: &mut Fields<'_>, defaults: &Defaults) -> Result<Sampling, Ap
         // Negative is the habit of clients that mean "draw one".
         seed: fields.integer("seed")?.and_then(|seed| u64::try_from(seed).ok()),
     })
+}
+
+/// Logits are divided by it: 0 and below have no meaning that a nearby value would share, so they are refused, not moved.
+fn penalty(fields: &mut Fields<'_>, name: &'static str) -> Result<Option<f32>, ApiError> {
+    match fields.number(name, f64::MIN, f64::MAX)? {
+        Some(value) if !(value > 0.0 && value <= 10.0 && value as f32 > 0.0) => Err(ApiError::invalid(
+            name,
+            format!("`{name}` must be above 0 and at most 10, not {value}; 1 leaves tokens as they are"),
+        )),
+        value => Ok(value.map(|value| value as f32)),
+    }
 }
 
 /// `{"<token id>": bias}`; what is not that is reported, never an error.

@@ -96,6 +96,17 @@ fn the_request_beats_the_server_beats_the_checkpoint() {
 }
 
 #[test]
+fn a_repetition_penalty_without_meaning_is_refused() {
+    for name in ["repetition_penalty", "repeat_penalty"] {
+        for bad in [json!(0), json!(-1.5), json!(10.5), json!(1e-300)] {
+            let error = parse(json!({name: bad})).unwrap_err();
+            assert_eq!((error.status.as_u16(), error.param.as_deref()), (400, Some(name)), "{bad}");
+        }
+        assert_eq!(parse(json!({name: 10})).unwrap().request.sampling.repetition_penalty, 10.0);
+    }
+}
+
+#[test]
 fn sampling_is_clamped_and_says_so() {
     let chat = parse(json!({
         "temperature": -1, "top_p": 0, "top_k": -1, "min_p": 2, "presence_penalty": 9, "frequency_penalty": -9,
