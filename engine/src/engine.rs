@@ -24,7 +24,7 @@ pub struct EngineOptions {
     pub loader: Box<dyn ModelLoader>,
     /// Requests that may wait; one more is told that the engine is busy.
     pub queue_limit: usize,
-    /// Finished prompt caches to keep for later turns; 0 keeps none.
+    /// Finished prompt caches to keep for later turns, and as many short ones beside long ones; 0 keeps none.
     pub prefix_slots: usize,
     /// Prompt tokens computed between two looks at the commands; `None` chooses by device.
     pub prefill_chunk: Option<usize>,

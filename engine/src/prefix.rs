@@ -9,7 +9,8 @@ use mlx_rs::{error::Exception, transforms};
 
 /// Shorter matches cost more to keep track of than they save.
 const MIN_REUSE: usize = 16;
-/// A prompt below this length does not push out slots of [`SMALL_SHARE`] times its length, nor cut one down to itself.
+/// A text below this length does not push out slots of [`SMALL_SHARE`] times its length (it is kept aside), nor cut one
+/// down to itself.
 const SMALL: usize = 1024;
 const SMALL_SHARE: usize = 4;
 
@@ -17,6 +18,8 @@ struct Slot {
     tokens: Vec<u32>,
     cache: Box<dyn Cache>,
     used: u64,
+    /// Kept beside the others, which are all much longer.
+    aside: bool,
 }
 
 /// A cache taken out for a generation, with the tokens it already holds.
@@ -26,7 +29,8 @@ pub(crate) struct Reused {
     pub(crate) tokens: usize,
 }
 
-/// Finished caches, the least recently used leaving first.
+/// Finished caches, the least recently used leaving first. A short conversation neither pushes out long ones nor goes
+/// without reuse: where only long ones are kept, it is kept beside them, and short ones push out each other.
 pub(crate) struct PrefixStore {
     slots: Vec<Slot>,
     limit: usize,
@@ -34,7 +38,7 @@ pub(crate) struct PrefixStore {
 }
 
 impl PrefixStore {
-    /// Keeps at most `limit` caches; 0 keeps none.
+    /// Keeps at most `limit` caches, and as many short ones beside them; 0 keeps none.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             slots: Vec::new(),
@@ -84,13 +88,15 @@ impl PrefixStore {
         if surplus > 0 {
             cache.trim(surplus)?;
         }
-        if self.limit == 0 || tokens.len() < MIN_REUSE || self.guarded(tokens.len()) {
+        if self.limit == 0 || tokens.len() < MIN_REUSE {
             return Ok(());
         }
         // A conversation that an extension covers has no use of its own.
         self.slots.retain(|slot| !tokens.starts_with(&slot.tokens));
-        while self.slots.len() >= self.limit {
-            let oldest = (0..self.slots.len()).min_by_key(|&index| self.slots[index].used);
+        let aside = self.guarded(tokens.len());
+        while self.slots.iter().filter(|slot| slot.aside == aside).count() >= self.limit {
+            let alike = (0..self.slots.len()).filter(|&index| self.slots[index].aside == aside);
+            let oldest = alike.min_by_key(|&index| self.slots[index].used);
             oldest.map(|index| self.slots.swap_remove(index));
         }
         self.clock += 1;
@@ -98,6 +104,7 @@ impl PrefixStore {
             tokens,
             cache,
             used: self.clock,
+            aside,
         });
         Ok(())
     }
@@ -113,7 +120,8 @@ impl PrefixStore {
 
     /// Whether a small newcomer would push out much larger residents.
     fn guarded(&self, tokens: usize) -> bool {
-        (self.slots.len() >= self.limit && tokens < SMALL) && self.slots.iter().all(|slot| slot.tokens.len() >= SMALL_SHARE * tokens)
+        let mut residents = self.slots.iter().filter(|slot| !slot.aside);
+        tokens < SMALL && residents.clone().count() >= self.limit && residents.all(|slot| slot.tokens.len() >= SMALL_SHARE * tokens)
     }
 
     /// Drops every slot; true when there was one.
@@ -226,6 +234,27 @@ mod tests {
             put(&mut store, ids(100_000, 600));
             assert_eq!(store.acquire(&ids(0, 20_050)).unwrap().tokens, 20_000, "{limit} slots");
         }
+    }
+
+    #[test]
+    fn short_chats_beside_long_ones_are_kept_too() {
+        let mut store = PrefixStore::new(2);
+        put(&mut store, ids(0, 3000));
+        put(&mut store, ids(10_000, 480));
+        let before = |length| if length == 118 { 100 } else { length - 20 };
+        for length in [60, 80, 100, 118] {
+            for start in [20_000, 30_000] {
+                let kept = store.acquire(&ids(start, length)).map(|reused| reused.tokens);
+                assert_eq!(kept, (length > 60).then_some(before(length)), "{length} from {start}");
+                put(&mut store, ids(start, length));
+            }
+        }
+        // A third short one takes the place of the older short one, and of none of the long ones.
+        put(&mut store, ids(40_000, 90));
+        assert!(store.acquire(&ids(20_000, 130)).is_none());
+        assert_eq!(store.acquire(&ids(30_000, 130)).unwrap().tokens, 118);
+        assert_eq!(store.acquire(&ids(0, 3001)).unwrap().tokens, 3000);
+        assert_eq!(store.acquire(&ids(10_000, 481)).unwrap().tokens, 480);
     }
 
     #[test]

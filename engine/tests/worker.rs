@@ -43,6 +43,7 @@ fn max_tokens_of_zero_only_prefills_and_keeps_the_prompt() {
     let answer = bench.ask(request(ids.clone(), 0));
     assert_eq!((answer.ids().len(), &answer.summary().finish), (0, &FinishReason::Length));
     assert_eq!(answer.prefill.last(), Some(&(100, 100)));
+    assert_eq!((answer.summary().target_forwards, answer.summary().accept_len), (0, 0.0));
     let answer = bench.ask(request(ids, 2));
     assert_eq!(answer.started, Some((100, 99)));
 }
@@ -355,6 +356,29 @@ fn a_later_turn_reuses_the_earlier_and_answers_as_a_cold_run() {
     assert_eq!(cold.summary().usage.cached_tokens, 0);
     assert_eq!(second.ids(), cold.ids());
     assert_eq!(second.text, cold.text);
+}
+
+#[test]
+fn a_short_chat_after_long_prompts_reuses_its_turns_and_costs_the_long_ones_nothing() {
+    let bench = bench();
+    let long = |salt: u32| -> Vec<u32> { (0..480).map(|i| (i * (7 + salt) + salt) % 256).collect() };
+    for salt in [1, 2] {
+        bench.ask(request(long(salt), 4));
+    }
+    let mut chat = prompt("A short question that opens a new conversation, of some seventy tokens");
+    let mut before = 0;
+    for turn in 0..3 {
+        let answer = bench.ask(request(chat.clone(), 8));
+        let (total, cached) = answer.started.unwrap();
+        assert_eq!(cached, before, "turn {turn} of {total} tokens");
+        chat.extend(answer.ids());
+        // The last token is never fed.
+        before = chat.len() - 1;
+        chat.extend(prompt(" and so?"));
+    }
+    for salt in [1, 2] {
+        assert_eq!(bench.ask(request(long(salt), 4)).started, Some((480, 479)));
+    }
 }
 
 /// Case pc-002: an identical prompt computes one token.
