@@ -51,7 +51,12 @@ pub(super) fn generate(command: &GenerateCommand, model: Option<&mut Model>, sho
                 totals.cancelled += 1;
             } else {
                 totals.failed += 1;
-                tracing::warn!(request = command.id, %error, "generation failed");
+                // Whoever asked is told; only what the engine itself did wrong is news to its operator.
+                if matches!(error, EngineError::Compute(_)) {
+                    tracing::warn!(request = command.id, %error, "generation failed");
+                } else {
+                    tracing::debug!(request = command.id, %error, "generation refused");
+                }
             }
             Event::Failed(error)
         }
@@ -202,7 +207,8 @@ impl Admitted {
             mode: request.mode,
             effective_mode,
             mode_reason,
-            accept_len: 1.0,
+            // Plain steps commit one token each.
+            accept_len: if decoded.forwards > 0 { 1.0 } else { 0.0 },
             target_forwards: decoded.forwards,
             seed: self.sampler.seed(),
             warnings: self.warnings,

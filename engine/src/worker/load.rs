@@ -34,7 +34,11 @@ impl Engine {
             ..
         } = self;
         let outcome = catch_unwind(AssertUnwindSafe(|| bring(command, loader.as_mut(), shop, began)))
-            .unwrap_or_else(|panic| Err(failure(&command.request, panic_text(&*panic))));
+            .unwrap_or_else(|panic| {
+                let reason = panic_text(&*panic);
+                tracing::warn!(model = command.request.name, reason, "a load panicked");
+                Err(failure(&command.request, reason))
+            });
         match outcome {
             Ok((loaded, info)) => {
                 let info = Arc::new(info);
@@ -55,7 +59,8 @@ impl Engine {
             Err(error) => {
                 released();
                 if error != EngineError::Cancelled {
-                    tracing::warn!(model = command.request.name, %error, "load failed");
+                    // Whoever asked is told.
+                    tracing::debug!(model = command.request.name, %error, "load failed");
                 }
                 self.rest();
                 let _ = command.events.send(LoadEvent::Failed(error));
@@ -99,7 +104,10 @@ fn bring(command: &LoadCommand, loader: &mut dyn ModelLoader, shop: &mut Shop, b
     let window = window(request, loaded.facts.max_context)?;
     if request.warm_up {
         report(LoadStage::WarmingUp, 0, 0);
-        warm_up(&loaded).map_err(|error| failure(request, error.what()))?;
+        warm_up(&loaded).map_err(|error| {
+            tracing::warn!(model = request.name, error = error.what(), "the warm-up failed");
+            failure(request, error.what())
+        })?;
     }
     if command.cancel.is_cancelled() {
         return Err(EngineError::Cancelled);
