@@ -2,7 +2,9 @@
 
 use super::{
     Model, Options, Shop,
+    chunk::Chunks,
     decode::{Decoded, Decoding, End, compute},
+    encode::Encoded,
     inbox::{active, waited},
     outlet::{self, deliver, gone},
     panic_text,
@@ -11,7 +13,7 @@ use super::{
 };
 use crate::sample::{Place, Sampler};
 use dspark_protocol::{
-    EngineError, EngineState, Event, FinishReason, GenerateCommand, Mode, Prompt, Request, Result, Summary, TextDelta, Timings, Usage,
+    EngineError, EngineState, Event, FinishReason, GenerateCommand, Mode, Request, Result, Summary, TextDelta, Timings, Usage,
 };
 use mlx_rs::memory;
 use std::{
@@ -22,14 +24,21 @@ use std::{
 /// Most alternatives that log-probabilities may list.
 const MOST_LOGPROBS: u8 = 20;
 
-/// Runs a request up to its last event, which is returned. Whatever goes wrong ends this request alone.
-pub(super) fn generate(command: &GenerateCommand, model: Option<&mut Model>, shop: &mut Shop, options: &Options) -> Event {
+/// Runs a request up to its last event, which is returned. Whatever goes wrong ends this request alone. `encoded` is its
+/// prompt, where that was encoded beforehand.
+pub(super) fn generate(
+    command: &GenerateCommand,
+    encoded: Option<Result<Encoded>>,
+    model: Option<&mut Model>,
+    shop: &mut Shop,
+    options: &Options,
+) -> Event {
     let started = Instant::now();
     shop.board.active = Some(active(command, false));
     let outcome = if gone(command) {
         Err(EngineError::Cancelled)
     } else {
-        model.map_or(Err(EngineError::NoModel), |model| attempt(command, model, shop, options))
+        model.map_or(Err(EngineError::NoModel), |model| attempt(command, encoded, model, shop, options))
     };
     shop.board.active = None;
     shop.inbox.paced(started.elapsed());
@@ -64,9 +73,15 @@ pub(super) fn generate(command: &GenerateCommand, model: Option<&mut Model>, sho
 }
 
 /// One try, whose panics are errors.
-fn attempt(command: &GenerateCommand, model: &mut Model, shop: &mut Shop, options: &Options) -> Result<Summary> {
+fn attempt(
+    command: &GenerateCommand,
+    encoded: Option<Result<Encoded>>,
+    model: &mut Model,
+    shop: &mut Shop,
+    options: &Options,
+) -> Result<Summary> {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        admit(command, model, shop, options)?.run(command, model, shop, options)
+        admit(command, encoded, model, shop, options)?.run(command, model, shop)
     }))
     .unwrap_or_else(|panic| Err(EngineError::Compute(panic_text(&*panic))));
     if matches!(outcome, Err(EngineError::Compute(_))) {
@@ -88,7 +103,13 @@ struct Admitted {
     warnings: Vec<String>,
 }
 
-fn admit(command: &GenerateCommand, model: &Model, shop: &mut Shop, options: &Options) -> Result<Admitted> {
+fn admit(
+    command: &GenerateCommand,
+    encoded: Option<Result<Encoded>>,
+    model: &Model,
+    shop: &mut Shop,
+    options: &Options,
+) -> Result<Admitted> {
     let request = &command.request;
     let queue_seconds = waited(command);
     if let Some(n) = request.logprobs.filter(|n| *n > MOST_LOGPROBS) {
@@ -97,14 +118,11 @@ fn admit(command: &GenerateCommand, model: &Model, shop: &mut Shop, options: &Op
         )));
     }
     let vocab = model.loaded.target.vocab();
-    let (prompt, warnings) = match &request.prompt {
-        Prompt::Chat { messages, options } => {
-            let chat = model.loaded.tokenizer.chat_prompt(messages, options)?;
-            (chat.ids, chat.warnings)
-        }
-        Prompt::Text(text) => (model.loaded.tokenizer.encode_text(text)?, Vec::new()),
-        Prompt::Tokens(ids) => (ids.clone(), Vec::new()),
-    };
+    let Encoded {
+        ids: prompt,
+        warnings,
+        continuing,
+    } = encoded.unwrap_or_else(|| model.encoder().encode(&request.prompt, &command.cancel))?;
     if prompt.is_empty() {
         return Err(EngineError::BadRequest(
             "the prompt is empty: send at least one token of text".into(),
@@ -123,10 +141,6 @@ fn admit(command: &GenerateCommand, model: &Model, shop: &mut Shop, options: &Op
             window,
         });
     }
-    let continuing = match &request.prompt {
-        Prompt::Chat { options, .. } => options.continue_final_message,
-        Prompt::Text(_) | Prompt::Tokens(_) => true,
-    };
     if let Some(active) = &mut shop.board.active {
         active.prompt_tokens = prompt.len();
     }
@@ -141,7 +155,7 @@ fn admit(command: &GenerateCommand, model: &Model, shop: &mut Shop, options: &Op
 }
 
 impl Admitted {
-    fn run(mut self, command: &GenerateCommand, model: &mut Model, shop: &mut Shop, options: &Options) -> Result<Summary> {
+    fn run(mut self, command: &GenerateCommand, model: &mut Model, shop: &mut Shop) -> Result<Summary> {
         let request = &command.request;
         let began = Instant::now();
         let total = self.prompt.len();
@@ -160,10 +174,12 @@ impl Admitted {
             prompt_tokens: total,
             cached_tokens: cached,
         };
-        let Model { loaded, prefix, .. } = &mut *model;
+        let Model {
+            loaded, prefix, chunks, ..
+        } = &mut *model;
         let mut sequence = Sequence::new(&*loaded.target, cache, self.prompt[..cached].to_vec(), request.logprobs.is_some());
         let mut end = match deliver(command, hello, &mut shop.inbox, &mut shop.board) {
-            Ok(()) => self.prefill(command, &mut sequence, shop, options.chunk())?,
+            Ok(()) => self.prefill(command, &mut sequence, shop, chunks)?,
             Err(outlet::Gone) => Some(End::Gone),
         };
         let mut prefill = began.elapsed();
@@ -217,7 +233,7 @@ impl Admitted {
     }
 
     /// Feeds all but the last chunk, or everything when nothing is to be generated. An end, if it comes to one here.
-    fn prefill(&self, command: &GenerateCommand, sequence: &mut Sequence<'_>, shop: &mut Shop, chunk: usize) -> Result<Option<End>> {
+    fn prefill(&self, command: &GenerateCommand, sequence: &mut Sequence<'_>, shop: &mut Shop, chunks: &mut Chunks) -> Result<Option<End>> {
         let total = self.prompt.len();
         loop {
             shop.inbox.drain(&mut shop.board);
@@ -225,12 +241,15 @@ impl Admitted {
                 return Ok(Some(End::Gone));
             }
             let done = sequence.fed.len();
+            let chunk = chunks.next();
             let last = total - done <= chunk;
             if last && self.budget > 0 {
                 return Ok(None);
             }
+            let began = Instant::now();
             sequence.prefill(&self.prompt[done..total.min(done + chunk)]).map_err(compute)?;
             let processed = sequence.fed.len();
+            chunks.took(processed - done, began.elapsed());
             shop.board.now.context_tokens = processed;
             shop.board.progress(EngineState::Prefilling { processed, total });
             if deliver(command, Event::Prefill { processed, total }, &mut shop.inbox, &mut shop.board).is_err() {

@@ -1,6 +1,9 @@
 //! Commands on their way to work: a bounded first-in-first-out queue that is drained between chunks and rounds.
 
-use super::outlet;
+use super::{
+    encode::{Desk, Encoded, Encoder, Progress},
+    outlet,
+};
 use crate::telemetry::Board;
 use dspark_protocol::{ActiveRequest, Command, EngineError, Event, GenerateCommand, LoadCommand, LoadEvent, LoadStage, Result};
 use std::{
@@ -12,9 +15,10 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-/// One thing to do, in order of arrival.
+/// One thing to do, in order of arrival (but see [`Inbox::ready`]).
 pub(crate) enum Job {
-    Generate(Box<GenerateCommand>),
+    /// With its prompt, where that was encoded beforehand.
+    Generate(Box<GenerateCommand>, Option<Result<Encoded>>),
     Load(LoadCommand),
     Unload(oneshot::Sender<Result<()>>),
 }
@@ -23,6 +27,7 @@ struct Waiting {
     job: Job,
     /// The position that a waiting request was last told.
     told: usize,
+    encoding: Progress,
 }
 
 pub(crate) struct Inbox {
@@ -35,7 +40,13 @@ pub(crate) struct Inbox {
     /// Seconds that a generation takes, smoothed: for saying when to try again.
     pace: f64,
     runtime: Runtime,
+    /// For the loaded model; `None` while there is none or another is being loaded.
+    pub(super) encoder: Option<Encoder>,
+    desk: Desk,
 }
+
+/// While something waits: how soon a cancel, which wakes nobody, is seen.
+const TICK: Duration = Duration::from_millis(50);
 
 impl Inbox {
     pub(crate) fn new(commands: mpsc::Receiver<Command>, limit: usize, runtime: Runtime) -> Self {
@@ -47,6 +58,8 @@ impl Inbox {
             left: false,
             pace: 1.0,
             runtime,
+            encoder: None,
+            desk: Desk::default(),
         }
     }
 
@@ -77,21 +90,33 @@ impl Inbox {
             }
         }
         changed |= self.forget_cancelled(board);
+        self.encode_ahead();
         if changed {
             self.tell_positions(board, board.busy());
             board.show();
         }
     }
 
-    /// The next job, waiting for one at most this long; `None` after that, or when stopped.
+    /// The next job that is ready, waiting for one at most this long; `None` after that, or when stopped.
     pub(crate) fn next(&mut self, board: &mut Board, patience: Option<Duration>) -> Option<Job> {
         self.drain(board);
-        if self.waiting.is_empty() && !self.finished() {
-            let arrival = self.commands.recv();
+        if self.ready().is_none() && !self.finished() {
+            let patience = if self.waiting.is_empty() {
+                patience
+            } else {
+                Some(patience.map_or(TICK, |patience| patience.min(TICK)))
+            };
+            let (commands, left, bell) = (&mut self.commands, self.left, &self.desk.bell);
             let arrival = self.runtime.block_on(async {
+                let wake = async {
+                    tokio::select! {
+                        arrival = commands.recv(), if !left => Some(arrival),
+                        () = bell.notified() => None,
+                    }
+                };
                 match patience {
-                    Some(patience) => tokio::time::timeout(patience, arrival).await.ok(),
-                    None => Some(arrival.await),
+                    Some(patience) => tokio::time::timeout(patience, wake).await.ok().flatten(),
+                    None => wake.await,
                 }
             });
             match arrival {
@@ -104,11 +129,41 @@ impl Inbox {
         if self.stopped {
             return None;
         }
-        let job = self.waiting.pop_front().map(|waiting| waiting.job);
-        if job.is_some() {
-            self.tell_positions(board, true);
+        let waiting = self.waiting.remove(self.ready()?)?;
+        self.tell_positions(board, true);
+        Some(match waiting.job {
+            Job::Generate(command, _) => Job::Generate(command, waiting.encoding.encoded()),
+            other => other,
+        })
+    }
+
+    /// The first job that can be done: one whose prompt is still being encoded lets other requests go before it, but
+    /// not a load, which would take its model away.
+    fn ready(&self) -> Option<usize> {
+        for (index, waiting) in self.waiting.iter().enumerate() {
+            let ready = match (&waiting.job, &waiting.encoding) {
+                (Job::Load(_) | Job::Unload(_), _) => return (index == 0).then_some(0),
+                (Job::Generate(..), Progress::Short) => true,
+                // Without a model it is refused.
+                (Job::Generate(..), Progress::Due) => self.encoder.is_none(),
+                (Job::Generate(..), Progress::UnderWay(encoded)) => encoded.get().is_some(),
+            };
+            if ready {
+                return Some(index);
+            }
         }
-        job
+        None
+    }
+
+    /// Starts to encode long prompts that are for the loaded model.
+    fn encode_ahead(&mut self) {
+        let Some(encoder) = &self.encoder else { return };
+        for waiting in &mut self.waiting {
+            let Job::Generate(command, _) = &mut waiting.job else { break };
+            if matches!(waiting.encoding, Progress::Due) && self.desk.has_room() {
+                waiting.encoding = self.desk.begin(encoder, &mut command.request.prompt, &command.cancel);
+            }
+        }
     }
 
     /// Waits until the reader of `events` has room, goes, or cancels; takes in commands meanwhile.
@@ -120,7 +175,7 @@ impl Inbox {
                 arrival = self.commands.recv(), if !self.left => Some(arrival),
                 _ = command.events.reserve() => None,
                 // Others in the queue may be cancelled, which wakes nobody.
-                () = tokio::time::sleep(Duration::from_millis(50)) => None,
+                () = tokio::time::sleep(TICK) => None,
             }
         });
         match arrival {
@@ -154,7 +209,7 @@ impl Inbox {
         self.drain(board);
         for waiting in std::mem::take(&mut self.waiting) {
             match waiting.job {
-                Job::Generate(command) => self.part(&command, Event::Failed(EngineError::Stopped)),
+                Job::Generate(command, _) => self.part(&command, Event::Failed(EngineError::Stopped)),
                 Job::Load(command) => {
                     let _ = command.events.send(LoadEvent::Failed(EngineError::Stopped));
                 }
@@ -183,7 +238,7 @@ impl Inbox {
                     self.part(&command, Event::Failed(busy));
                     return;
                 }
-                Job::Generate(command)
+                Job::Generate(command, None)
             }
             Command::Load(command) => {
                 // Heard, though work in progress comes first.
@@ -200,14 +255,18 @@ impl Inbox {
                 return;
             }
         };
-        self.waiting.push_back(Waiting { job, told: 0 });
+        let encoding = match &job {
+            Job::Generate(command, _) => Progress::of(&command.request.prompt),
+            Job::Load(_) | Job::Unload(_) => Progress::Short,
+        };
+        self.waiting.push_back(Waiting { job, told: 0, encoding });
     }
 
     fn forget_cancelled(&mut self, board: &mut Board) -> bool {
         let before = self.waiting.len();
         for waiting in std::mem::take(&mut self.waiting) {
             match waiting.job {
-                Job::Generate(command) if outlet::gone(&command) => {
+                Job::Generate(command, _) if outlet::gone(&command) => {
                     board.now.totals.cancelled += 1;
                     self.part(&command, Event::Failed(EngineError::Cancelled));
                 }
@@ -222,7 +281,7 @@ impl Inbox {
 
     fn requests(&self) -> impl Iterator<Item = &GenerateCommand> {
         self.waiting.iter().filter_map(|waiting| match &waiting.job {
-            Job::Generate(command) => Some(&**command),
+            Job::Generate(command, _) => Some(&**command),
             _ => None,
         })
     }
@@ -234,7 +293,7 @@ impl Inbox {
             return;
         }
         for (index, waiting) in self.waiting.iter_mut().enumerate() {
-            let Job::Generate(command) = &waiting.job else { continue };
+            let Job::Generate(command, _) = &waiting.job else { continue };
             let position = index + 1;
             if waiting.told != position && command.events.try_send(Event::Queued { position }).is_ok() {
                 waiting.told = position;

@@ -26,6 +26,8 @@ const PROGRESS: Duration = Duration::from_millis(34);
 impl Engine {
     pub(super) fn load(&mut self, command: &LoadCommand) {
         let began = Instant::now();
+        // What arrives from now on is for the model that this brings, or for the one that stays.
+        self.shop.inbox.encoder = None;
         let Self {
             shop,
             loader,
@@ -33,12 +35,11 @@ impl Engine {
             model,
             ..
         } = self;
-        let outcome = catch_unwind(AssertUnwindSafe(|| bring(command, loader.as_mut(), shop, began)))
-            .unwrap_or_else(|panic| {
-                let reason = panic_text(&*panic);
-                tracing::warn!(model = command.request.name, reason, "a load panicked");
-                Err(failure(&command.request, reason))
-            });
+        let outcome = catch_unwind(AssertUnwindSafe(|| bring(command, loader.as_mut(), shop, began))).unwrap_or_else(|panic| {
+            let reason = panic_text(&*panic);
+            tracing::warn!(model = command.request.name, reason, "a load panicked");
+            Err(failure(&command.request, reason))
+        });
         match outcome {
             Ok((loaded, info)) => {
                 let info = Arc::new(info);
@@ -49,10 +50,12 @@ impl Engine {
                     info: info.clone(),
                     drafter: command.request.drafter.as_ref().map(|path| short_name(path)),
                     prefix: PrefixStore::new(options.prefix_slots),
+                    chunks: options.chunks(),
                 });
                 released();
                 self.codec.store(Some(Arc::new(codec)));
                 self.shop.board.now.model = Some(info.clone());
+                self.encode_ahead();
                 self.rest();
                 let _ = command.events.send(LoadEvent::Ready(info));
             }
@@ -62,6 +65,7 @@ impl Engine {
                     // Whoever asked is told.
                     tracing::debug!(model = command.request.name, %error, "load failed");
                 }
+                self.encode_ahead();
                 self.rest();
                 let _ = command.events.send(LoadEvent::Failed(error));
             }
@@ -75,6 +79,7 @@ impl Engine {
         }
         self.codec.store(None);
         self.model = None;
+        self.encode_ahead();
         self.shop.board.now.model = None;
         self.shop.board.now.last_decode_rate = None;
         released();

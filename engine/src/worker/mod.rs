@@ -5,13 +5,17 @@
 //! |---|---|
 //! | `inbox` | the queue: bounds, positions, cancellation of what waits |
 //! | `outlet` | a generation's events, back-pressure |
+//! | `encode` | prompts to ids, long ones beside the engine thread |
 //! | `generate` | one generation from admission to its summary |
 //! | `decode` | its rounds |
+//! | `chunk` | how much of a prompt is computed at once |
 //! | `step` | the device's side of it |
 //! | `text` | ids to text deltas |
 //! | `load` | loading beside the old model, unloading |
 
+mod chunk;
 mod decode;
+mod encode;
 mod generate;
 mod inbox;
 mod load;
@@ -29,7 +33,9 @@ use crate::{
     telemetry::Board,
 };
 use arc_swap::ArcSwapOption;
+use chunk::Chunks;
 use dspark_protocol::{EngineState, ModelInfo, PromptCodec, Snapshot, Worker};
+use encode::Encoder;
 use inbox::{Inbox, Job};
 use mlx_rs::memory;
 use std::{
@@ -38,11 +44,6 @@ use std::{
     sync::Arc,
 };
 
-/// Prompt tokens computed between two looks at the commands. Attention on a GPU wants them long; a CPU takes seconds
-/// for a thousand, which is how long a cancel would wait, and gains nothing from more than this.
-const CHUNK_DEVICE: usize = 2048;
-const CHUNK_HOST: usize = 256;
-
 /// The loaded model and what has been computed with it.
 struct Model {
     loaded: Loaded,
@@ -50,6 +51,16 @@ struct Model {
     /// What was asked for along with it.
     drafter: Option<String>,
     prefix: PrefixStore,
+    chunks: Chunks,
+}
+
+impl Model {
+    fn encoder(&self) -> Encoder {
+        Encoder {
+            tokenizer: self.loaded.tokenizer.clone(),
+            window: self.info.context_window,
+        }
+    }
 }
 
 /// What every job needs beside the model.
@@ -64,17 +75,6 @@ pub(crate) struct Options {
     prefix_slots: usize,
     prefill_chunk: Option<usize>,
     place: Option<Place>,
-}
-
-impl Options {
-    fn chunk(&self) -> usize {
-        self.prefill_chunk
-            .unwrap_or_else(|| match Place::current() {
-                Place::Host => CHUNK_HOST,
-                Place::Device => CHUNK_DEVICE,
-            })
-            .max(1)
-    }
 }
 
 pub(crate) struct Engine {
@@ -126,8 +126,8 @@ impl Engine {
                 continue;
             };
             match job {
-                Job::Generate(command) => {
-                    let last = generate::generate(&command, self.model.as_mut(), &mut self.shop, &self.options);
+                Job::Generate(command, encoded) => {
+                    let last = generate::generate(&command, encoded, self.model.as_mut(), &mut self.shop, &self.options);
                     // Who reads the last event finds the snapshot in accord with it, and does not wait for the rest.
                     self.rest();
                     self.shop.inbox.part(&command, last);
@@ -161,6 +161,11 @@ impl Engine {
                 self.model.as_mut().map(|model| model.prefix.clear());
             }
         }
+    }
+
+    /// Lets prompts that wait be encoded for the model that is loaded.
+    fn encode_ahead(&mut self) {
+        self.shop.inbox.encoder = self.model.as_ref().map(Model::encoder);
     }
 
     /// The state between jobs.

@@ -452,6 +452,17 @@ pub fn read(mut generation: Generation) -> Answer {
     answer
 }
 
+/// What a generation ends with.
+pub fn read_rest(mut generation: Generation) -> Result<Summary> {
+    loop {
+        match generation.next_blocking().expect("a last event") {
+            Event::Finished(summary) => return Ok(*summary),
+            Event::Failed(error) => return Err(error),
+            _ => {}
+        }
+    }
+}
+
 /// The logits after these tokens, computed apart from the engine: a toy of the same weights.
 pub fn raw_logits(ids: &[u32]) -> Vec<f32> {
     let toy = Toy::new(Arc::default(), 4096, 4, "toy".len() as u64).unwrap();

@@ -6,6 +6,7 @@
 //! * [`TemplateFacts`]: what a chat template can do.
 //! * [`normalize`]: conversations as templates accept them.
 
+mod bound;
 mod bytes;
 mod chat;
 mod context;

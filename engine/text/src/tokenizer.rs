@@ -1,5 +1,6 @@
 use crate::{
     Detokenizer, Result, TemplateFacts, TextError,
+    bound::Reach,
     bytes::Spelling,
     chat::Renderer,
     encode::{self, Encoder, failed},
@@ -35,6 +36,7 @@ struct Inner {
     eos_ids: Vec<u32>,
     bos_id: Option<u32>,
     vocab_size: usize,
+    reach: Option<Reach>,
     /// A broken template does not keep a model from completing plain text.
     renderer: Result<Option<Renderer>>,
     facts: TemplateFacts,
@@ -47,6 +49,8 @@ struct Outline {
     decoder: Value,
     #[serde(default)]
     pre_tokenizer: Value,
+    #[serde(default)]
+    normalizer: Value,
     model: ModelOutline,
 }
 
@@ -136,8 +140,14 @@ impl Tokenizer {
         let model = hf.get_model();
         let vocab = model.get_vocab();
         let highest = vocab.values().copied().chain(entries.iter().map(|entry| entry.id)).max();
+        let spelling = Spelling::of(&outline.decoder, &outline.pre_tokenizer);
+        let words = vocab.keys().map(|token| spelling.bytes(token));
+        let added = entries.iter().map(|entry| entry.content.clone().into_bytes());
+        let reach = Reach::of(&spelling, &outline.normalizer, &outline.pre_tokenizer, words.chain(added))
+            .filter(|_| !entries.iter().any(|entry| entry.lstrip || entry.rstrip));
         Ok(Self(Arc::new(Inner {
-            spelling: Spelling::of(&outline.decoder, &outline.pre_tokenizer),
+            spelling,
+            reach,
             encoder: Encoder::new(&entries, unknown),
             added: entries.into_iter().map(|entry| (entry.id, entry)).collect(),
             eos_ids,
@@ -229,6 +239,11 @@ impl Tokenizer {
     /// One more than the highest id.
     pub fn vocab_size(&self) -> usize {
         self.0.vocab_size
+    }
+
+    /// At least this many tokens come of a text, by its length alone. 0 where this tokenizer sets no such bound.
+    pub fn fewest_tokens(&self, text: &str) -> usize {
+        self.0.reach.map_or(0, |reach| reach.fewest(text))
     }
 
     /// The sampling that `generation_config.json` recommends.
