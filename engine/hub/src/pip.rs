@@ -10,7 +10,6 @@ use std::{
 };
 use tokio::process::Command;
 
-
 /// A pinned Python package with one pure wheel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Package {
