@@ -137,7 +137,8 @@ fn entry(row: &Installed, machine: &fit::Machine) -> ModelEntry {
     .collect();
     let model = fit::Model::from_config(&folder.config, folder.weight_bytes, 16);
     ModelEntry {
-        name: row.repo.clone(),
+        // "starter" is a word for the command line; people see which model it is.
+        name: if is_starter { starter::FOLDER.into() } else { row.repo.clone() },
         path: folder.path.clone(),
         detail: detail.join(", "),
         source: match row.source {

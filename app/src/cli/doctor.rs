@@ -73,7 +73,11 @@ pub(super) fn run(args: &DoctorArgs, output: &Output) -> Outcome {
         .map(|check| check.text.as_str())
         .collect();
     if output.json {
-        output.object(&report(&checks, &problems, info.as_deref(), &facts));
+        let mut object = report(&checks, &problems, info.as_deref(), &facts);
+        if args.models {
+            object["models"] = models::object(&hub);
+        }
+        output.object(&object);
     } else {
         for check in &checks {
             let mark = match check.state {
@@ -84,7 +88,7 @@ pub(super) fn run(args: &DoctorArgs, output: &Output) -> Outcome {
             output.result(&format!("{mark}  {:<10} {}", check.name, check.text));
         }
     }
-    if args.models {
+    if args.models && !output.json {
         models::list(&hub, output)?;
     }
     if problems.is_empty() {

@@ -68,11 +68,16 @@ impl Session {
 
     /// Ends the engine, so that its memory is back before the process says it is done.
     pub(super) async fn close(&self) {
-        self.handle.shutdown();
-        let mut changes = self.handle.subscribe();
-        let stopped = changes.wait_for(|snapshot| snapshot.state == EngineState::Stopped);
-        let _ = tokio::time::timeout(std::time::Duration::from_secs(5), stopped).await;
+        stop(&self.handle).await;
     }
+}
+
+/// Ends the engine and waits for it, at most 5 s.
+pub(super) async fn stop(handle: &EngineHandle) {
+    handle.shutdown();
+    let mut changes = handle.subscribe();
+    let stopped = changes.wait_for(|snapshot| snapshot.state == EngineState::Stopped);
+    let _ = tokio::time::timeout(std::time::Duration::from_secs(5), stopped).await;
 }
 
 /// The model that the arguments name, or else the one used last. The starter is fetched on demand; other downloads are

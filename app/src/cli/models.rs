@@ -46,19 +46,30 @@ pub(super) fn run(args: &ModelsArgs, output: &Output) -> Outcome {
     }
 }
 
+/// What `models --json` says.
+pub(super) fn object(hub: &Hub) -> Value {
+    let machine = machine::for_fit();
+    let families = machine::families();
+    let families: Vec<&str> = families.iter().map(String::as_str).collect();
+    let installed: Vec<_> = hub.installed().iter().map(|row| with_fit(row, &machine)).collect();
+    json!({
+        "installed": installed,
+        "recommended": registry::recommended(machine.ram, &families),
+        "disk_bytes": hub.disk_usage(),
+        "starter": hub.installed_starter(),
+    })
+}
+
 pub(super) fn list(hub: &Hub, output: &Output) -> Outcome {
+    if output.json {
+        output.object(&object(hub));
+        return Ok(());
+    }
     let machine = machine::for_fit();
     let installed = hub.installed();
     let families = machine::families();
     let families: Vec<&str> = families.iter().map(String::as_str).collect();
     let rows = registry::recommended(machine.ram, &families);
-    if output.json {
-        let installed: Vec<_> = installed.iter().map(|row| with_fit(row, &machine)).collect();
-        output.object(
-            &json!({ "installed": installed, "recommended": rows, "disk_bytes": hub.disk_usage(), "starter": hub.installed_starter() }),
-        );
-        return Ok(());
-    }
     let mut table = table(&["Installed", "Size", "Weights", "Source", "Here"]);
     for row in &installed {
         let verdict = row.folder.state.problem().unwrap_or_else(|| match row.folder.kind {
@@ -113,8 +124,16 @@ fn with_fit(row: &Installed, machine: &fit::Machine) -> Value {
 }
 
 fn pull(hub: &Hub, repo: &str, revision: &str, output: &Output) -> Outcome {
+    let path = std::path::Path::new(repo);
+    let is_gguf = path.extension().is_some_and(|ext| ext.eq_ignore_ascii_case("gguf"));
+    if (is_gguf || repo.starts_with(['/', '.', '~'])) && !path.exists() {
+        let what = if is_gguf { "file" } else { "folder" };
+        return Err(Failure::usage(format!(
+            "there is no {what} `{repo}`: check the path, or name a model of the hub as `owner/name`"
+        )));
+    }
     let runtime = engine::runtime()?;
-    let local = repo == dspark_hub::starter::NAME || std::path::Path::new(repo).is_file();
+    let local = repo == dspark_hub::starter::NAME || path.is_file();
     let path = runtime.block_on(engine::with_progress(output, repo, |job| async move {
         if local {
             hub.obtain(repo, &job).await.map(|resolved| resolved.path)
@@ -140,15 +159,18 @@ async fn verify(hub: &Hub, repo: &str, job: Job) -> Result<PathBuf, HubError> {
 
 fn remove(hub: &Hub, repo: &str, yes: bool, output: &Output) -> Outcome {
     if !yes {
-        let found = hub.installed().into_iter().find(|row| row.repo == repo);
-        let bytes = found.map_or(0, |row| row.folder.size_bytes);
+        let plan = hub.removable(repo, true)?;
+        let frees = if plan.link {
+            "removes a link and frees nothing".to_owned()
+        } else {
+            format!("frees {}", size(plan.bytes))
+        };
         if !std::io::stdin().is_terminal() {
             return Err(Failure::usage(format!(
-                "`models rm {repo}` frees {}: say `--yes` to do it without being asked",
-                size(bytes)
+                "`models rm {repo}` {frees}: say `--yes` to do it without being asked"
             )));
         }
-        eprint!("Delete {repo} ({})? [y/N] ", size(bytes));
+        eprint!("Delete {repo} ({frees})? [y/N] ");
         let mut answer = String::new();
         std::io::stdin().lock().read_line(&mut answer)?;
         if !answer.trim().eq_ignore_ascii_case("y") {
@@ -158,6 +180,8 @@ fn remove(hub: &Hub, repo: &str, yes: bool, output: &Output) -> Outcome {
     let removed = hub.remove(repo, true)?;
     if output.json {
         output.object(&json!(removed))
+    } else if removed.link {
+        output.result(&format!("the link {} is gone; what it pointed to stays", removed.path.display()))
     } else {
         output.result(&format!("{} deleted, {} free again", removed.path.display(), size(removed.bytes)))
     }
@@ -184,8 +208,14 @@ fn check(hub: &Hub, repo: &str, context: u64, output: &Output) -> Outcome {
         }
     };
     let fit = fit::judge(&model, &machine, context);
+    let cut = (fit.context < context).then(|| {
+        format!(
+            "{context} tokens are more than the model's maximum: {} are planned for",
+            fit.context
+        )
+    });
     if output.json {
-        output.object(&json!({ "repo": repo, "fit": fit }));
+        output.object(&json!({ "repo": repo, "fit": fit, "warnings": cut.as_slice() }));
     } else {
         let mut table = table(&["Part", "Memory"]);
         for item in &fit.items {
@@ -194,6 +224,7 @@ fn check(hub: &Hub, repo: &str, context: u64, output: &Output) -> Outcome {
         table.add_row(["sum".to_owned(), size(fit.peak)]);
         table.add_row(["this machine can give".to_owned(), size(fit.budget)]);
         output.result(&format!("{} at {} tokens of context\n{table}", fit.verdict.label(), fit.context));
+        cut.iter().for_each(|cut| output.warn(cut));
         if fit.kv_unknown {
             output.note("The KV cache is not in the sum: it is known once the model is here.");
         }

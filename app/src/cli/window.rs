@@ -11,12 +11,16 @@ use crate::{catalog::HubCatalog, http::HttpServer};
 use clap::Parser;
 use dspark_engine::EngineOptions;
 use dspark_hub::{Hub, Lookup};
-use dspark_window::shell::{self, AppOptions, StartModel};
+use dspark_window::shell::{self, AppOptions, NoWindow, StartModel};
 use std::{path::PathBuf, sync::Arc};
 
 pub(super) fn open(args: &AppArgs, output: &Output) -> Outcome {
     if !has_display() {
-        return in_terminal(args, output);
+        return in_terminal(
+            args,
+            "there is no display here (neither DISPLAY nor WAYLAND_DISPLAY is set), so the window stays closed",
+            output,
+        );
     }
     let (data_dir, settings_path) = places(args)?;
     let model = args.model.as_deref().map(|name| start_model(name, output)).transpose()?;
@@ -28,8 +32,20 @@ pub(super) fn open(args: &AppArgs, output: &Output) -> Outcome {
     options.model = model;
     let closed = shell::run(options);
     handle.shutdown();
+    let no_window = closed
+        .as_ref()
+        .err()
+        .filter(|error| error.is::<NoWindow>())
+        .map(ToString::to_string);
+    if no_window.is_some() {
+        // Its memory is needed for the answer in the terminal.
+        runtime.block_on(engine::stop(&handle));
+    }
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
-    closed.map_err(Failure::from)
+    match no_window {
+        Some(why) => in_terminal(args, &why, output),
+        None => closed.map_err(Failure::from),
+    }
 }
 
 /// Chats and settings, where this system keeps such things.
@@ -65,8 +81,12 @@ fn start_model(name: &str, output: &Output) -> Outcome<StartModel> {
             engine::runtime()?.block_on(engine::find(&args.engine, output))?
         }
     };
+    let folder = resolved.path.file_name().map(|folder| folder.to_string_lossy().into_owned());
     Ok(StartModel {
-        name: resolved.name,
+        // "starter" is a word for the command line; people see which model it is.
+        name: folder
+            .filter(|_| resolved.name == dspark_hub::starter::NAME)
+            .unwrap_or(resolved.name),
         path: resolved.path,
     })
 }
@@ -77,10 +97,10 @@ fn has_display() -> bool {
 }
 
 /// The same model answers here, with its speed.
-fn in_terminal(args: &AppArgs, output: &Output) -> Outcome {
+fn in_terminal(args: &AppArgs, why: &str, output: &Output) -> Outcome {
     let model = args.model.as_deref().unwrap_or(dspark_hub::starter::NAME);
     output.note(format!(
-        "There is no display here (neither DISPLAY nor WAYLAND_DISPLAY is set), so the window stays closed.\n\
+        "{why}.\n\
          `{model}` answers one prompt instead; `mlx-dspark generate` asks your own, `mlx-dspark serve` opens the API.\n"
     ));
     let args = generate_args(model)?;

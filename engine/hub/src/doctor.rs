@@ -2,7 +2,10 @@
 
 use crate::{Hub, Job, disk, pip};
 use serde::Serialize;
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// A folder models are read from or written to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -52,9 +55,8 @@ impl Hub {
         Facts {
             places: own
                 .into_iter()
-                .chain(studio)
-                .chain(extra)
-                .map(|(label, path)| place(label, path))
+                .map(|(label, path)| place(label, path, can_create))
+                .chain(studio.chain(extra).map(|(label, path)| place(label, path, may_write)))
                 .collect(),
             hub: self.net.host(),
             hub_offline: self.net.offline,
@@ -71,14 +73,40 @@ impl Hub {
     }
 }
 
-fn place(label: &'static str, path: PathBuf) -> Place {
+fn place(label: &'static str, path: PathBuf, writable: impl Fn(&Path) -> bool) -> Place {
     let nearest = path.ancestors().find(|p| p.exists());
-    let writable = nearest.is_some_and(|p| rustix::fs::access(p, rustix::fs::Access::WRITE_OK).is_ok());
+    let writable = nearest.is_some_and(writable);
     Place {
         label,
         exists: path.is_dir(),
         writable,
         free: disk::free_space(&path),
         path,
+    }
+}
+
+/// By its permissions: nothing is written into other programs' folders.
+fn may_write(folder: &Path) -> bool {
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+/// By trying: permissions say nothing about file systems that take no folders, and nothing to the superuser.
+fn can_create(folder: &Path) -> bool {
+    let probe = folder.join(format!(".mlx-dspark-{}", std::process::id()));
+    may_write(folder) && std::fs::create_dir(&probe).and_then(|()| std::fs::remove_dir(&probe)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_below_a_file_cannot_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(place("model cache", folder.path().join("a/b"), can_create).writable);
+        assert!(!place("model cache", file.join("a"), can_create).writable);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "the probe stays behind");
     }
 }

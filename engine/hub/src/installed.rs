@@ -28,11 +28,14 @@ impl Installed {
     }
 }
 
-/// What [`Hub::remove`] freed.
+/// What [`Hub::remove`] freed, or would.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Removed {
     pub path: PathBuf,
+    /// 0 for a link: what it points to stays.
     pub bytes: u64,
+    /// Only a symbolic link goes, not the files behind it.
+    pub link: bool,
 }
 
 impl Hub {
@@ -99,6 +102,21 @@ impl Hub {
     /// [`HubError::NotOurs`] for LM Studio's models, model folders and paths: those belong to their owners.
     pub fn remove(&self, name: &str, shared: bool) -> Result<Removed> {
         self.sweep();
+        let removed = self.removable(name, shared)?;
+        let target = &removed.path;
+        // Out of sight in one step, so that a half-deleted model is never found.
+        let trash = disk::sibling(target, ".deleting");
+        disk::remove_dir(&trash)?;
+        std::fs::rename(target, &trash).map_err(HubError::io("delete", target))?;
+        disk::remove_dir(&trash)?;
+        Ok(removed)
+    }
+
+    /// What [`Hub::remove`] would delete. Nothing changes.
+    ///
+    /// # Errors
+    /// As [`Hub::remove`].
+    pub fn removable(&self, name: &str, shared: bool) -> Result<Removed> {
         let (path, source) = match self.lookup(name) {
             Lookup::Installed(found) => (found.path, found.source),
             // A damaged or half-downloaded model can be removed too.
@@ -137,13 +155,9 @@ impl Hub {
             Source::LmStudio => return Err(refuse(format!("it belongs to LM Studio ({}); delete it there", path.display()))),
             Source::ModelDirs | Source::Path => return Err(refuse(format!("{} is your own folder; delete it yourself", path.display()))),
         };
-        let bytes = disk::usage(&target);
-        // Out of sight in one step, so that a half-deleted model is never found.
-        let trash = disk::sibling(&target, ".deleting");
-        disk::remove_dir(&trash)?;
-        std::fs::rename(&target, &trash).map_err(HubError::io("delete", &target))?;
-        disk::remove_dir(&trash)?;
-        Ok(Removed { path: target, bytes })
+        let link = target.is_symlink();
+        let bytes = if link { 0 } else { disk::usage(&target) };
+        Ok(Removed { path: target, bytes, link })
     }
 
     /// Finishes deletions that a kill interrupted.

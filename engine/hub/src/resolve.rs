@@ -219,6 +219,7 @@ impl Hub {
     }
 
     fn missing(&self, name: &str, remedy: &Remedy, unusable: &[(PathBuf, FolderState)]) -> HubError {
+        let is_gguf = Path::new(name).extension().is_some_and(|ext| ext.eq_ignore_ascii_case("gguf"));
         let looks_like_path = name.starts_with(['/', '.', '~']);
         if let ([(path, _)], Remedy::None) = (unusable, remedy)
             && let Err(e) = Folder::check(path).require_complete()
@@ -233,6 +234,7 @@ impl Hub {
             Remedy::Starter => hints.push("`mlx-dspark starter` gets it".into()),
             Remedy::Download(id) => hints.push(format!("`mlx-dspark models pull {id}` downloads it")),
             Remedy::Import(path) => hints.push(format!("`mlx-dspark models pull {}` converts it", path.display())),
+            Remedy::None if is_gguf => hints.push("there is no such file".into()),
             Remedy::None if looks_like_path => hints.push("there is no such folder".into()),
             Remedy::None => {
                 let wanted = name.to_ascii_lowercase();

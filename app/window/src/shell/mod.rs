@@ -8,5 +8,5 @@ mod sidebar;
 pub(crate) mod text;
 mod window;
 
-pub use run::{AppOptions, StartModel, run};
+pub use run::{AppOptions, NoWindow, StartModel, run};
 pub use window::Window;

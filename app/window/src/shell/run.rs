@@ -7,11 +7,11 @@ use crate::{
     state::{ChatMsg, Clock, Msg, State},
     tray::Tray,
 };
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use dspark_protocol::{EngineHandle, EngineState};
 use dspark_sessions::{Recovery, Store};
 use egui::{Context, ViewportCommand};
-use std::{collections::VecDeque, path::PathBuf, sync::Arc, time::Duration};
+use std::{cell::Cell, collections::VecDeque, path::PathBuf, rc::Rc, sync::Arc, time::Duration};
 
 /// A model to load as soon as the window is there.
 #[derive(Debug, Clone)]
@@ -59,10 +59,29 @@ impl AppOptions {
     }
 }
 
+/// No window came up: there is no display, or it does not answer.
+#[derive(Debug, thiserror::Error)]
+#[error("the window cannot be opened: {reason}; check that a display is running and that DISPLAY or WAYLAND_DISPLAY names it")]
+pub struct NoWindow {
+    reason: String,
+}
+
+impl NoWindow {
+    fn new(error: &eframe::Error) -> Self {
+        let text = error.to_string();
+        // The toolkit's errors begin with the place in its source, which helps nobody here.
+        let reason = text
+            .rsplit_once(".rs:")
+            .and_then(|(_, rest)| rest.split_once(": "))
+            .map_or(text.as_str(), |(_, reason)| reason);
+        Self { reason: reason.to_owned() }
+    }
+}
+
 /// Opens the window; returns when the app ends.
 ///
 /// # Errors
-/// When the chats are open in another process, or no window can be opened.
+/// [`NoWindow`] when none can be opened; otherwise the chats are open in another process, or the window broke down.
 pub fn run(options: AppOptions) -> anyhow::Result<()> {
     let (settings, note) = Settings::load(&options.settings_path);
     let opened = Store::open(&options.data_dir)?;
@@ -72,13 +91,21 @@ pub fn run(options: AppOptions) -> anyhow::Result<()> {
         persist_window: false,
         ..eframe::NativeOptions::default()
     };
+    let opened_once = Rc::new(Cell::new(false));
+    let up = opened_once.clone();
     let create: eframe::AppCreator<'_> = Box::new(move |creation| {
+        up.set(true);
         let app = App::new(&creation.egui_ctx, options, settings, note, opened.store, &opened.recovery);
         Ok(Box::new(app))
     });
-    eframe::run_native("mlx-dspark", native, create)
-        .map_err(|error| anyhow!("{error}"))
-        .context("the window could not be opened: is there a display?")
+    eframe::run_native("mlx-dspark", native, create).map_err(|error| {
+        let failure = NoWindow::new(&error);
+        if opened_once.get() {
+            anyhow!("the window broke down: {}; start the app again, chats are kept", failure.reason)
+        } else {
+            failure.into()
+        }
+    })
 }
 
 fn viewport(size: [f32; 2]) -> egui::ViewportBuilder {

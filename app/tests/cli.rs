@@ -1,0 +1,127 @@
+//! The program as scripts meet it: exit codes, one JSON object, failed writes. Nothing here loads a model or needs a network.
+
+use serde_json::Value;
+use std::{
+    fs::File,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+use tempfile::TempDir;
+
+/// The program with a home of its own.
+fn program(home: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mlx-dspark"));
+    command
+        .args(words)
+        .env_clear()
+        .env("HOME", home)
+        .env("HF_HUB_OFFLINE", "1")
+        .env("MLX_DSPARK_PYTHON", home.join("no-python"))
+        .stdin(Stdio::null());
+    command
+}
+
+fn run(words: &[&str]) -> (TempDir, Output) {
+    let home = tempfile::tempdir().unwrap();
+    let output = program(home.path(), words).output().unwrap();
+    (home, output)
+}
+
+/// Standard output as the one object it must be.
+fn object(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn usage_errors_are_one_object_with_json_and_a_text_without() {
+    for words in [
+        ["generate", "--bogus", "--json"],
+        ["--json", "generate", "--top-p=2"],
+        ["generat", "--json", "-q"],
+        ["models", "path", "--json"],
+    ] {
+        let (_home, output) = run(&words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        let object = object(&output);
+        assert_eq!(object["error"]["code"], 2, "{object}");
+        assert!(object["error"]["message"].as_str().is_some_and(|text| text.len() > 10), "{object}");
+    }
+    let (_home, output) = run(&["generate", "--bogus"]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    assert!(errors(&output).contains("--bogus"));
+}
+
+#[test]
+fn unknown_commands_are_usage_errors() {
+    let (_home, output) = run(&["generat"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("generate"), "{}", errors(&output));
+}
+
+#[test]
+fn what_cannot_be_written_is_a_failure_and_a_reader_that_left_is_not() {
+    let full = Path::new("/dev/full");
+    let home = tempfile::tempdir().unwrap();
+    if full.exists() {
+        let out = File::options().write(true).open(full).unwrap();
+        let output = program(home.path(), &["models", "--json"]).stdout(out).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(errors(&output).contains("standard output"), "{}", errors(&output));
+    }
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = program(home.path(), &["models", "--json"]).stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), errors(&output)), (Some(0), String::new()));
+}
+
+#[test]
+fn removing_what_is_not_here_says_so_before_it_asks() {
+    let (_home, output) = run(&["models", "rm", "nope"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("no model named `nope`"), "{}", errors(&output));
+}
+
+/// A folder that looks enough like a model to be listed and removed.
+fn model(folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::write(folder.join("config.json"), r#"{"model_type": "llama"}"#).unwrap();
+    std::fs::write(folder.join("model.safetensors"), vec![0; 1000]).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn removing_a_link_keeps_and_counts_nothing_of_what_it_points_to() {
+    let home = tempfile::tempdir().unwrap();
+    let (models, mine) = (home.path().join(".cache/mlx_dspark/models"), home.path().join("mine"));
+    model(&mine);
+    std::fs::create_dir_all(&models).unwrap();
+    std::os::unix::fs::symlink(&mine, models.join("linked")).unwrap();
+    let output = program(home.path(), &["models", "rm", "linked", "--yes", "--json"])
+        .output()
+        .unwrap();
+    let object = object(&output);
+    assert_eq!((&object["bytes"], &object["link"]), (&0.into(), &true.into()), "{object}");
+    assert!(mine.join("model.safetensors").exists() && !models.join("linked").is_symlink());
+}
+
+#[test]
+fn files_that_are_not_there_are_called_that() {
+    let (_home, output) = run(&["models", "pull", "missing.gguf"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("no file `missing.gguf`"), "{}", errors(&output));
+}
+
+#[test]
+fn a_ready_file_that_cannot_be_written_is_refused_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("missing/ready.json").display().to_string();
+    let output = program(home.path(), &["serve", "--no-model", "--port", "0", "--ready-file", &file])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("--ready-file"), "{}", errors(&output));
+}
