@@ -1,4 +1,5 @@
 //! The program as scripts meet it: exit codes, one JSON object, failed writes. Nothing here loads a model or needs a network.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of a test")]
 
 use serde_json::Value;
 use std::{
