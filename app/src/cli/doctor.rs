@@ -89,7 +89,7 @@ pub(super) fn run(args: &DoctorArgs, output: &Output) -> Outcome {
         }
     }
     if args.models && !output.json {
-        models::list(&hub, output)?;
+        models::list(&hub, output);
     }
     if problems.is_empty() {
         Ok(())

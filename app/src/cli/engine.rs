@@ -113,7 +113,7 @@ fn no_model(hub: &Hub) -> String {
     let installed: Vec<_> = hub
         .installed()
         .into_iter()
-        .filter(|row| row.is_usable())
+        .filter(dspark_hub::Installed::is_usable)
         .map(|row| format!("`{}`", row.repo))
         .take(5)
         .collect();

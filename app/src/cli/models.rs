@@ -21,24 +21,27 @@ const CONTEXT: u64 = 8192;
 pub(super) fn run(args: &ModelsArgs, output: &Output) -> Outcome {
     let hub = Hub::from_env();
     match &args.command {
-        None => list(&hub, output),
+        None => {
+            list(&hub, output);
+            Ok(())
+        }
         Some(ModelsCommand::Pull { repo, revision }) => pull(&hub, repo, revision, output),
         Some(ModelsCommand::Rm { repo, yes }) => remove(&hub, repo, *yes, output),
         Some(ModelsCommand::Path { repo }) => {
             let resolved = hub.resolve(repo)?;
             if output.json {
-                output.object(&json!(resolved))
+                output.object(&json!(resolved));
             } else {
-                output.result(&resolved.path.display().to_string())
+                output.result(&resolved.path.display().to_string());
             }
             Ok(())
         }
         Some(ModelsCommand::Verify { repo }) => {
             let path = engine::runtime()?.block_on(engine::with_progress(output, repo, |job| verify(&hub, repo, job)))?;
             if output.json {
-                output.object(&json!({ "path": path, "ok": true }))
+                output.object(&json!({ "path": path, "ok": true }));
             } else {
-                output.result(&format!("{}: every file is as it was published", path.display()))
+                output.result(&format!("{}: every file is as it was published", path.display()));
             }
             Ok(())
         }
@@ -60,10 +63,10 @@ pub(super) fn object(hub: &Hub) -> Value {
     })
 }
 
-pub(super) fn list(hub: &Hub, output: &Output) -> Outcome {
+pub(super) fn list(hub: &Hub, output: &Output) {
     if output.json {
         output.object(&object(hub));
-        return Ok(());
+        return;
     }
     let machine = machine::for_fit();
     let installed = hub.installed();
@@ -101,7 +104,6 @@ pub(super) fn list(hub: &Hub, output: &Output) -> Outcome {
         }
         output.result(&format!("\n{table}"));
     }
-    Ok(())
 }
 
 fn table(head: &[&str]) -> Table {
@@ -142,9 +144,9 @@ fn pull(hub: &Hub, repo: &str, revision: &str, output: &Output) -> Outcome {
         }
     }))?;
     if output.json {
-        output.object(&json!({ "path": path }))
+        output.object(&json!({ "path": path }));
     } else {
-        output.result(&path.display().to_string())
+        output.result(&path.display().to_string());
     }
     Ok(())
 }
@@ -179,11 +181,11 @@ fn remove(hub: &Hub, repo: &str, yes: bool, output: &Output) -> Outcome {
     }
     let removed = hub.remove(repo, true)?;
     if output.json {
-        output.object(&json!(removed))
+        output.object(&json!(removed));
     } else if removed.link {
-        output.result(&format!("the link {} is gone; what it pointed to stays", removed.path.display()))
+        output.result(&format!("the link {} is gone; what it pointed to stays", removed.path.display()));
     } else {
-        output.result(&format!("{} deleted, {} free again", removed.path.display(), size(removed.bytes)))
+        output.result(&format!("{} deleted, {} free again", removed.path.display(), size(removed.bytes)));
     }
     Ok(())
 }
@@ -199,13 +201,12 @@ fn check(hub: &Hub, repo: &str, context: u64, output: &Output) -> Outcome {
         .installed()
         .into_iter()
         .find(|row| row.repo == repo || row.folder.path.as_os_str() == repo);
-    let model = match installed {
-        Some(row) => fit::Model::from_config(&row.folder.config, row.folder.weight_bytes, 16),
-        None => {
-            let preview = engine::runtime()?.block_on(engine::with_progress(output, repo, |job| preview(hub, repo, job)))?;
-            preview.check_loadable()?;
-            preview.model(16)
-        }
+    let model = if let Some(row) = installed {
+        fit::Model::from_config(&row.folder.config, row.folder.weight_bytes, 16)
+    } else {
+        let preview = engine::runtime()?.block_on(engine::with_progress(output, repo, |job| preview(hub, repo, job)))?;
+        preview.check_loadable()?;
+        preview.model(16)
     };
     let fit = fit::judge(&model, &machine, context);
     let cut = (fit.context < context).then(|| {
@@ -224,7 +225,9 @@ fn check(hub: &Hub, repo: &str, context: u64, output: &Output) -> Outcome {
         table.add_row(["sum".to_owned(), size(fit.peak)]);
         table.add_row(["this machine can give".to_owned(), size(fit.budget)]);
         output.result(&format!("{} at {} tokens of context\n{table}", fit.verdict.label(), fit.context));
-        cut.iter().for_each(|cut| output.warn(cut));
+        if let Some(cut) = &cut {
+            output.warn(cut);
+        }
         if fit.kv_unknown {
             output.note("The KV cache is not in the sum: it is known once the model is here.");
         }
