@@ -134,3 +134,21 @@ fn sampled_texts_follow_their_seed() {
     assert!(first.text.split_whitespace().count() > 10, "{}", first.text);
     engine.shutdown();
 }
+
+/// The window's worth of text takes the starter a while to encode and to compute; twenty times of it is refused unread.
+#[test]
+fn a_prompt_far_beyond_the_window_is_refused_by_its_length() {
+    let _alone = ALONE.lock();
+    let engine = engine(2);
+    let window = engine.snapshot().model.as_ref().unwrap().context_window;
+    let text = "All work and no play. ".repeat(1_000_000);
+    let answer = read(engine.submit(chat(vec![Message::user(text.clone())], 4)).unwrap());
+    match answer.end {
+        Err(dspark_engine::protocol::EngineError::ContextOverflow { prompt, window: told }) => {
+            eprintln!("at least {prompt} of {window}");
+            assert!(told == window && prompt >= window && prompt < text.len() / 7, "{prompt}");
+        }
+        other => panic!("{other:?}"),
+    }
+    engine.shutdown();
+}

@@ -5,10 +5,12 @@ use crate::bytes::Spelling;
 use serde_json::Value;
 
 /// The most bytes of a text that one token can stand for; `None` where nothing bounds it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reach {
     ascii: usize,
     other: usize,
+    /// Bytes that the vocabulary spells; others may be dropped.
+    known: [bool; 256],
 }
 
 impl Reach {
@@ -32,15 +34,21 @@ impl Reach {
                 bytes[usize::from(byte)] = true;
             }
         }
-        bytes.iter().all(|known| *known).then_some(Self {
+        let shrinking = normalizing * cutting;
+        // Some byte-level vocabularies lack bytes, whose place is only known where the text stays as it is.
+        let in_text = |byte: u8| !matches!(byte, 0xC0 | 0xC1 | 0xF5..);
+        let complete = (0..=u8::MAX).all(|byte| bytes[usize::from(byte)] || !in_text(byte));
+        (complete || (*spelling == Spelling::ByteLevel && shrinking == 1)).then_some(Self {
             ascii: longest,
-            other: longest * normalizing * cutting,
+            other: longest * shrinking,
+            known: bytes,
         })
     }
 
-    pub(crate) fn fewest(self, text: &str) -> usize {
+    pub(crate) fn fewest(&self, text: &str) -> usize {
         let most = if text.is_ascii() { self.ascii } else { self.other };
-        text.len().div_ceil(most.max(1))
+        let bytes = text.bytes().filter(|byte| self.known[usize::from(*byte)]).count();
+        bytes.div_ceil(most.max(1))
     }
 }
 
@@ -95,6 +103,9 @@ mod tests {
         let strip = json!({"type": "Strip"});
         assert_eq!(Reach::of(&Spelling::ByteLevel, &strip, &Value::Null, tokens()), None);
         assert_eq!(Reach::of(&Spelling::Opaque, &Value::Null, &Value::Null, tokens()), None);
-        assert_eq!(Reach::of(&Spelling::ByteLevel, &Value::Null, &Value::Null, tokens().skip(1)), None);
+        let pieces = Spelling::Pieces(crate::bytes::Pieces::default());
+        assert_eq!(Reach::of(&pieces, &Value::Null, &Value::Null, tokens().skip(1)), None);
+        let lacking = Reach::of(&Spelling::ByteLevel, &Value::Null, &Value::Null, tokens().skip(1)).unwrap();
+        assert_eq!(lacking.fewest("\0\0\0\0\0\0\0\0\0a"), 1);
     }
 }

@@ -243,7 +243,7 @@ impl Tokenizer {
 
     /// At least this many tokens come of a text, by its length alone. 0 where this tokenizer sets no such bound.
     pub fn fewest_tokens(&self, text: &str) -> usize {
-        self.0.reach.map_or(0, |reach| reach.fewest(text))
+        self.0.reach.as_ref().map_or(0, |reach| reach.fewest(text))
     }
 
     /// The sampling that `generation_config.json` recommends.

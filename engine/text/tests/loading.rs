@@ -376,3 +376,16 @@ proptest! {
         }
     }
 }
+
+/// Blanks and characters that compose are what tokenizers drop or join.
+#[test]
+fn no_text_has_fewer_tokens_than_its_length_says() {
+    let plain = ["byte", "gemma", "llama2", "metaspace"].map(|name| Folder::with(name).load());
+    let tokenizers: Vec<Tokenizer> = plain.into_iter().chain(FAMILIES.map(family)).collect();
+    let texts = "([a-z]|[ \n\u{3000}]|[e\u{301}\u{308}]|[\u{1112}\u{1161}\u{11ab}]|\\PC){0,60}";
+    proptest!(|(text in texts)| {
+        for tokenizer in &tokenizers {
+            prop_assert!(tokenizer.fewest_tokens(&text) <= tokenizer.encode_fragment(&text).unwrap().len());
+        }
+    });
+}
