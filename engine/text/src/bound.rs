@@ -11,11 +11,13 @@ pub(crate) struct Reach {
     other: usize,
     /// Bytes that the vocabulary spells; others may be dropped.
     known: [bool; 256],
+    /// Some added tokens take the blanks around them along.
+    swallows: bool,
 }
 
 impl Reach {
     /// `tokens` are the bytes of every token. Unknown characters must be spelled in bytes: an unknown token may swallow
-    /// any number of them. Tokens that take the blanks around them along must not be there.
+    /// any number of them.
     pub(crate) fn of(
         spelling: &Spelling,
         normalizer: &Value,
@@ -42,12 +44,23 @@ impl Reach {
             ascii: longest,
             other: longest * shrinking,
             known: bytes,
+            swallows: false,
         })
+    }
+
+    /// With added tokens that take the blanks around them along.
+    pub(crate) fn swallowing(self, swallows: bool) -> Self {
+        Self { swallows, ..self }
     }
 
     pub(crate) fn fewest(&self, text: &str) -> usize {
         let most = if text.is_ascii() { self.ascii } else { self.other };
-        let bytes = text.bytes().filter(|byte| self.known[usize::from(*byte)]).count();
+        let known = |text: &str| text.bytes().filter(|byte| self.known[usize::from(*byte)]).count();
+        let bytes = if self.swallows {
+            text.split_whitespace().map(known).sum()
+        } else {
+            known(text)
+        };
         bytes.div_ceil(most.max(1))
     }
 }
@@ -103,6 +116,11 @@ mod tests {
         let strip = json!({"type": "Strip"});
         assert_eq!(Reach::of(&Spelling::ByteLevel, &strip, &Value::Null, tokens()), None);
         assert_eq!(Reach::of(&Spelling::Opaque, &Value::Null, &Value::Null, tokens()), None);
+        let plain = Reach::of(&Spelling::ByteLevel, &Value::Null, &Value::Null, tokens()).unwrap();
+        assert_eq!(
+            [plain.fewest(&" ".repeat(80)), plain.swallowing(true).fewest(&" ".repeat(80))],
+            [10, 0]
+        );
         let pieces = Spelling::Pieces(crate::bytes::Pieces::default());
         assert_eq!(Reach::of(&pieces, &Value::Null, &Value::Null, tokens().skip(1)), None);
         let lacking = Reach::of(&Spelling::ByteLevel, &Value::Null, &Value::Null, tokens().skip(1)).unwrap();

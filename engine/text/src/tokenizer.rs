@@ -144,7 +144,7 @@ impl Tokenizer {
         let words = vocab.keys().map(|token| spelling.bytes(token));
         let added = entries.iter().map(|entry| entry.content.clone().into_bytes());
         let reach = Reach::of(&spelling, &outline.normalizer, &outline.pre_tokenizer, words.chain(added))
-            .filter(|_| !entries.iter().any(|entry| entry.lstrip || entry.rstrip));
+            .map(|reach| reach.swallowing(entries.iter().any(|entry| entry.lstrip || entry.rstrip)));
         Ok(Self(Arc::new(Inner {
             spelling,
             reach,

@@ -388,4 +388,9 @@ fn no_text_has_fewer_tokens_than_its_length_says() {
             prop_assert!(tokenizer.fewest_tokens(&text) <= tokenizer.encode_fragment(&text).unwrap().len());
         }
     });
+    let long = "word ".repeat(4000);
+    assert!(
+        tokenizers.iter().any(|tokenizer| tokenizer.fewest_tokens(&long) > 0),
+        "some are bounded"
+    );
 }
