@@ -107,7 +107,8 @@ impl Drop for Running {
 
 /// Counts to a thousand, and fails when asked to.
 fn counting() -> Script {
-    let text: String = (1..=1000).map(|number| format!("n{number} ")).collect();
+    let words: Vec<String> = (1..=1000).map(|number| format!("n{number}")).collect();
+    let text = words.join(" ") + " ";
     Script {
         answer: Arc::new(move |request| {
             let Prompt::Chat { messages, .. } = &request.prompt else {

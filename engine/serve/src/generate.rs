@@ -134,7 +134,12 @@ impl Running {
             }
             Some(Event::Failed(error)) => {
                 self.fail();
-                tracing::warn!(route = self.route, %error, "generation failed");
+                // What the client did wrong is in its reply; the operator hears of what went wrong here.
+                if matches!(error, EngineError::Compute(_) | EngineError::Stopped) {
+                    tracing::warn!(route = self.route, %error, "generation failed");
+                } else {
+                    tracing::debug!(route = self.route, %error, "request refused");
+                }
                 Err(error.into())
             }
             Some(event) => Ok(event),
