@@ -77,6 +77,7 @@ fn live(worker: Worker, options: EngineOptions) {
         self_test()?;
         Ok(found)
     });
+    crate::exit::skip_destructors();
     let ready = looked.unwrap_or_else(|panic| Err(panic_text(&*panic)));
     let engine = ready.and_then(|(device, now)| Engine::new(worker, options, device, now).map_err(|error| error.to_string()));
     let mut engine = match engine {

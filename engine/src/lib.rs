@@ -5,6 +5,7 @@ pub mod decoder;
 pub mod device;
 pub mod drafters;
 pub mod engine;
+mod exit;
 pub mod families;
 pub mod load;
 pub mod machine;

@@ -57,6 +57,7 @@ impl Engine {
                 self.shop.board.now.model = Some(info.clone());
                 self.encode_ahead();
                 self.rest();
+                crate::exit::skip_destructors();
                 let _ = command.events.send(LoadEvent::Ready(info));
             }
             Err(error) => {
