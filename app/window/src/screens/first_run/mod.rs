@@ -2,10 +2,11 @@
 
 use crate::{
     bridge::{Fit, FitLevel, ModelEntry, Offer},
+    screens::models::failure_card,
     shell::{header::fetching_words, text::bytes},
     state::{Choice, Loading, ModelsMsg, Msg, Screen, State},
 };
-use dspark_look::{Button, ErrorCard, Icon, OptionRow, Progress, Theme, Tone, Type, card_flush, list_heading, paint, progress_row, tip};
+use dspark_look::{Button, Icon, OptionRow, Progress, Theme, Tone, Type, card_flush, list_heading, paint, progress_row, tip};
 use egui::{Ui, vec2};
 
 /// `height` is what can be seen at once: the list is cut so that the button below it is in sight.
@@ -18,24 +19,7 @@ pub fn show(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
     ui.add_space(4.0);
     ui.add(egui::Label::new(Type::PROSE.rich(machine_line(state), theme.t2)).wrap());
     ui.add_space(20.0);
-    if let Some(failure) = &state.models.failure {
-        let verb = if failure.download { "was not downloaded" } else { "did not load" };
-        let title = format!("{} {verb}", failure.name);
-        let card = ErrorCard {
-            title: &title,
-            cause: &failure.reason,
-            primary: "Try again",
-            details: "",
-        };
-        let action = card.show(ui);
-        if action.primary {
-            out.push(Msg::Models(ModelsMsg::Retry));
-        }
-        if action.copy {
-            out.push(Msg::Copy(format!("{title}: {}", failure.reason)));
-        }
-        ui.add_space(12.0);
-    }
+    failure_card(ui, state, out);
     if busy(ui, state, out) {
         return;
     }

@@ -89,6 +89,11 @@ fn under_way(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         loading_card(ui, loading, out);
         ui.add_space(12.0);
     }
+    failure_card(ui, state, out);
+}
+
+/// What went wrong with the last load or download, with another try.
+pub(crate) fn failure_card(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     if let Some(failure) = &state.models.failure {
         let verb = if failure.download { "was not downloaded" } else { "did not load" };
         let title = format!("{} {verb}", failure.name);
