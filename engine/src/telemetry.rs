@@ -1,7 +1,7 @@
 //! What the engine shows of itself: the latest [`Snapshot`] and the ring of rounds.
 
 use crate::device::{self, Device};
-use dspark_protocol::{ActiveRequest, EngineState, RoundRecord, RoundRing, Snapshot, Source};
+use dspark_protocol::{ActiveRequest, EngineState, Mode, RoundRecord, RoundRing, Snapshot, Source};
 use std::{
     collections::VecDeque,
     sync::Arc,
@@ -94,9 +94,13 @@ impl Board {
             seq: self.seq,
             t_ms: self.now.started.elapsed().as_secs_f64() * 1e3,
             request,
+            mode: Mode::Baseline,
+            index: 0,
             drafted: 0,
+            tree_depth: 0,
             accepted: 0,
             committed: 1,
+            cap: None,
             source: Source::Target,
             ms: took.as_secs_f32() * 1e3,
         });

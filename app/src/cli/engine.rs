@@ -158,10 +158,10 @@ pub(super) fn request(args: &EngineArgs, resolved: &Resolved, warm_up: bool) -> 
     LoadRequest {
         name: display_name(resolved),
         path: resolved.path.clone(),
-        drafter: None,
         mode: args.mode.into(),
         context_window: args.context_window,
         warm_up,
+        ..LoadRequest::default()
     }
 }
 

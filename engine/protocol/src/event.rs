@@ -1,4 +1,4 @@
-use crate::{EngineError, Mode, ModelInfo};
+use crate::{EngineError, Mode, ModelInfo, SpeculationSummary};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -116,6 +116,8 @@ pub struct Summary {
     /// Tokens committed per target forward after prefill; 1 when plain.
     pub accept_len: f64,
     pub target_forwards: usize,
+    /// `None` where nothing was drafted or could have been.
+    pub speculation: Option<Box<SpeculationSummary>>,
     /// The seed in use, given or drawn.
     pub seed: u64,
     pub warnings: Vec<String>,

@@ -12,6 +12,7 @@ mod handle;
 mod message;
 mod request;
 mod snapshot;
+mod speculation;
 
 pub use error::{EngineError, Result};
 pub use event::{Event, FinishReason, LoadEvent, LoadStage, Source, Summary, TextDelta, Timings, TokenInfo, TopToken, Usage};
@@ -19,3 +20,6 @@ pub use handle::{Command, EngineHandle, GenerateCommand, Generation, LoadCommand
 pub use message::{Message, Role, ToolCall};
 pub use request::{LoadRequest, Mode, Prompt, Request, Sampling, SamplingDefaults, TemplateOptions};
 pub use snapshot::{ActiveRequest, EngineState, MachineInfo, Memory, ModelInfo, RoundRecord, RoundRing, Snapshot, Totals};
+pub use speculation::{
+    Cap, CapOrigin, Curves, DrafterInfo, PositionCount, RoundStats, SpeculationOptions, SpeculationState, SpeculationSummary, TreeSetting,
+};

@@ -1,4 +1,4 @@
-use crate::Message;
+use crate::{Message, SpeculationOptions};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -98,6 +98,8 @@ pub struct Request {
     pub prompt: Prompt,
     pub sampling: Sampling,
     pub mode: Mode,
+    /// `None` takes what the model was loaded with.
+    pub speculation: Option<SpeculationOptions>,
     /// Exact upper bound of generated tokens. 0 only prefills.
     pub max_tokens: usize,
     /// Text that ends the generation and is itself left out. Empty strings are dropped.
@@ -121,6 +123,7 @@ impl Request {
             },
             sampling: Sampling::default(),
             mode: Mode::Auto,
+            speculation: None,
             max_tokens,
             stop: Vec::new(),
             logprobs: None,
@@ -137,8 +140,13 @@ pub struct LoadRequest {
     pub name: String,
     /// The MLX folder.
     pub path: PathBuf,
+    /// A drafter's folder or GGUF file.
     pub drafter: Option<PathBuf>,
+    /// Bits that the drafter's matrices are quantized to; 0 keeps them as stored.
+    pub drafter_bits: Option<u8>,
+    /// What a request that says `auto` gets.
     pub mode: Mode,
+    pub speculation: SpeculationOptions,
     /// Tokens; `None` takes the model's own maximum.
     pub context_window: Option<usize>,
     /// Run one short generation before `Ready`, so that the first request is not the slow one.

@@ -1,4 +1,4 @@
-use crate::{LoadStage, Mode, Source};
+use crate::{LoadStage, Mode, Source, SpeculationState};
 use serde::Serialize;
 use std::{
     collections::VecDeque,
@@ -119,6 +119,8 @@ pub struct Snapshot {
     pub last_decode_rate: Option<f64>,
     /// Tokens in the KV cache now.
     pub context_tokens: usize,
+    /// How the loaded model speculates; `None` without a model.
+    pub speculation: Option<Arc<SpeculationState>>,
     #[serde(skip)]
     pub started: Instant,
     /// When the worker last made progress; `/health` judges a stall by it.
@@ -139,6 +141,7 @@ impl Default for Snapshot {
             totals: Totals::default(),
             last_decode_rate: None,
             context_tokens: 0,
+            speculation: None,
             started: now,
             beat: now,
         }
@@ -152,11 +155,28 @@ pub struct RoundRecord {
     /// Milliseconds since the engine started.
     pub t_ms: f64,
     pub request: u64,
+    /// What runs, never `Auto`.
+    pub mode: Mode,
+    /// Of this request, from 0.
+    pub index: u32,
+    /// Drafted tokens; of a tree, all its nodes.
     pub drafted: u16,
+    /// Of a tree: the longest path; 0 for a chain.
+    pub tree_depth: u16,
     pub accepted: u16,
     pub committed: u16,
+    /// Drafts allowed; `None` without speculation.
+    pub cap: Option<u16>,
+    /// Where the drafts came from: `Draft`, `Lookup`, or `Target` for a plain step.
     pub source: Source,
     pub ms: f32,
+}
+
+impl RoundRecord {
+    /// Positions that were drafted for.
+    pub fn depth(&self) -> usize {
+        usize::from(if self.tree_depth > 0 { self.tree_depth } else { self.drafted })
+    }
 }
 
 /// The last 512 rounds, shared between the worker and its readers.

@@ -226,6 +226,7 @@ impl Admitted {
             // Plain steps commit one token each.
             accept_len: if decoded.forwards > 0 { 1.0 } else { 0.0 },
             target_forwards: decoded.forwards,
+            speculation: None,
             seed: self.sampler.seed(),
             warnings: self.warnings,
             token_ids: if request.return_token_ids { decoded.ids } else { Vec::new() },

@@ -251,6 +251,7 @@ impl Play {
             mode_reason: None,
             accept_len: 1.0,
             target_forwards: tokens as usize,
+            speculation: None,
             seed: 7,
             warnings: Vec::new(),
             token_ids: Vec::new(),

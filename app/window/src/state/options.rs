@@ -53,6 +53,7 @@ impl State {
             prompt: self.prompt(Some(last), continued, ""),
             sampling: self.sampling(),
             mode: Mode::Auto,
+            speculation: None,
             max_tokens: self.settings.chat.max_tokens,
             stop: Vec::new(),
             logprobs: None,

@@ -109,6 +109,7 @@ pub(super) fn summary(finish: FinishReason) -> Event {
         mode_reason: None,
         accept_len: 1.0,
         target_forwards: 11,
+        speculation: None,
         seed: 42,
         warnings: Vec::new(),
         token_ids: Vec::new(),

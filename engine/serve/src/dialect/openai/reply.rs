@@ -311,6 +311,7 @@ mod tests {
             mode_reason: Some("no drafter".into()),
             accept_len: 3.4444,
             target_forwards: 9,
+            speculation: None,
             seed: 7,
             warnings: vec!["from the engine".into()],
             token_ids: Vec::new(),

@@ -155,6 +155,7 @@ impl ChatRequest {
                 prompt: Prompt::Chat { messages, options },
                 sampling,
                 mode: Mode::Auto,
+                speculation: None,
                 max_tokens,
                 stop,
                 logprobs,
