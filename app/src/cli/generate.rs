@@ -45,6 +45,7 @@ fn request(args: &GenerateArgs, output: &Output) -> Outcome<Request> {
         prompt,
         sampling: args.sampling.sampling(),
         mode: args.engine.mode.into(),
+        speculation: None,
         max_tokens: args.max_new_tokens,
         stop: args.stop.clone(),
         logprobs: args.logprobs,
