@@ -1,0 +1,152 @@
+//! Running estimates: how many drafts survive, and how long rounds take against the model.
+
+use std::collections::BTreeMap;
+
+/// Chance of survival assumed before anything is seen, and the number of observations that it counts for.
+const PRIOR: f64 = 0.65;
+const PRIOR_WEIGHT: f64 = 4.0;
+/// The weight of a new observation never falls below this; while parked, where observations are rare, below that.
+const ALPHA: f64 = 0.02;
+const ALPHA_PARKED: f64 = 0.15;
+/// Observations that a parked estimate counts for when drafting resumes, and when another request starts.
+const RESUMED: f64 = 12.0;
+
+/// The chance that a draft is taken given that those before it were.
+#[derive(Debug, Clone)]
+pub(super) struct Acceptance {
+    p: f64,
+    weight: f64,
+}
+
+impl Default for Acceptance {
+    fn default() -> Self {
+        Self { p: PRIOR, weight: 0.0 }
+    }
+}
+
+impl Acceptance {
+    pub(super) fn mean(&self) -> f64 {
+        self.p
+    }
+
+    /// Observations behind it.
+    pub(super) fn weight(&self) -> f64 {
+        self.weight
+    }
+
+    /// Two standard errors above.
+    pub(super) fn upper(&self) -> f64 {
+        let n = self.weight + PRIOR_WEIGHT + 1.0;
+        (self.p + 2.0 * (self.p * (1.0 - self.p) / n).sqrt()).min(1.0)
+    }
+
+    /// Each accepted draft is a success; the first rejected one a failure. Where all were taken, what would have come
+    /// next is unknown, so nothing is counted for it.
+    pub(super) fn observe(&mut self, drafted: usize, accepted: usize, parked: bool) {
+        let least = if parked { ALPHA_PARKED } else { ALPHA };
+        let failures = usize::from(accepted < drafted);
+        let outcomes = std::iter::repeat_n(1.0, accepted.min(drafted)).chain(std::iter::repeat_n(0.0, failures));
+        for outcome in outcomes {
+            self.weight += 1.0;
+            let alpha = least.max(1.0 / (self.weight + PRIOR_WEIGHT));
+            self.p += alpha * (outcome - self.p);
+        }
+    }
+
+    /// Drafting resumes on the word of a few probes.
+    pub(super) fn resume(&mut self) {
+        self.weight = self.weight.min(RESUMED);
+    }
+
+    /// Another text begins.
+    pub(super) fn forget_some(&mut self) {
+        self.weight = self.weight.min(RESUMED);
+    }
+}
+
+/// Weight of a new time against the mean of earlier ones at the same cap, and in the correction of all caps.
+const TIME_ALPHA: f64 = 0.1;
+const CORRECTION_ALPHA: f64 = 0.05;
+/// Observations of a cap fade over about so many rounds without another.
+const FADE: f64 = 32.0;
+/// Observations that the corrected model counts for.
+const MODEL_WEIGHT: f64 = 2.0;
+/// A round that takes longer than this many times the expected says nothing: something else ran.
+const OUTLIER: f64 = 3.0;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Observed {
+    /// Measured over modelled.
+    factor: f64,
+    weight: f64,
+    seen: usize,
+}
+
+/// Measured over modelled time, by cap.
+#[derive(Debug, Clone)]
+pub(super) struct Times {
+    caps: BTreeMap<usize, Observed>,
+    /// Of rounds that draft, whatever their cap.
+    correction: f64,
+    corrections: f64,
+    /// Of plain steps, relative to `correction`, so that a machine that slows down or recovers slows both.
+    plain: Option<f64>,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            caps: BTreeMap::new(),
+            correction: 1.0,
+            corrections: 0.0,
+            plain: None,
+        }
+    }
+}
+
+impl Times {
+    pub(super) fn observe(&mut self, cap: usize, ms: f64, modelled: f64) {
+        let usual = self.factor(cap);
+        let factor = (ms / modelled).min(OUTLIER * usual);
+        let observed = self.caps.entry(cap).or_default();
+        observed.seen += 1;
+        observed.weight += 1.0;
+        let alpha = TIME_ALPHA.max(1.0 / observed.weight.max(1.0));
+        observed.factor += alpha * (factor - observed.factor);
+        if cap == 0 {
+            if observed.weight >= MODEL_WEIGHT {
+                self.plain = Some(observed.factor / self.correction);
+            }
+        } else {
+            self.corrections += 1.0;
+            let alpha = CORRECTION_ALPHA.max(1.0 / (self.corrections + 1.0));
+            self.correction += alpha * (factor - self.correction);
+        }
+    }
+
+    /// One round went by, at this cap.
+    pub(super) fn age(&mut self, cap: usize) {
+        for (&other, observed) in &mut self.caps {
+            if other != cap {
+                observed.weight *= 1.0 - 1.0 / FADE;
+            }
+        }
+    }
+
+    /// By what the modelled time of this cap is to be multiplied.
+    pub(super) fn factor(&self, cap: usize) -> f64 {
+        let base = if cap == 0 {
+            self.plain.map_or(1.0, |plain| plain * self.correction)
+        } else {
+            self.correction
+        };
+        self.caps.get(&cap).map_or(base, |observed| {
+            (observed.weight * observed.factor + MODEL_WEIGHT * base) / (observed.weight + MODEL_WEIGHT)
+        })
+    }
+
+    /// Times seen at this cap.
+    pub(super) fn seen(&self, cap: usize) -> usize {
+        self.caps.get(&cap).map_or(0, |observed| observed.seen)
+    }
+}
