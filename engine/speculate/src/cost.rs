@@ -102,22 +102,21 @@ impl CostModel {
         cap > 0 && self.rate(cap, p, depth) >= MARGIN * self.rate(0, p, depth)
     }
 
-    /// The cap to use where nothing is known of the text: the fastest at the usual survival, or 0 where even that does
-    /// not beat plain decoding by the margin.
+    /// The cap for text of which nothing is known: the fastest at the usual survival. Whether it pays at all is for
+    /// [`Self::wins`] to say.
     pub fn derived_cap(&self, max: usize) -> usize {
-        let best = self.best_cap(PRIOR, self.curves.context, max);
-        if self.wins(best, PRIOR, self.curves.context) { best } else { 0 }
+        self.best_cap(PRIOR, self.curves.context, max)
     }
 
     /// A derived cap for a prompt of `depth` tokens: unchanged while depth adds little to its verify forward, else no
-    /// larger than the best at that depth, and 0 where that no longer beats plain decoding.
+    /// larger than the best at that depth.
     pub fn cap_at_depth(&self, cap: usize, max: usize, depth: usize) -> usize {
         let flat = interpolate(&self.curves.verify, cap + 1).unwrap_or(0.0);
-        if cap == 0 || self.depth_ms(cap + 1, depth) < DEPTH_MATTERS * flat {
-            return cap;
+        if self.depth_ms(cap + 1, depth) < DEPTH_MATTERS * flat {
+            cap
+        } else {
+            cap.min(self.best_cap(PRIOR, depth, max))
         }
-        let cap = cap.min(self.best_cap(PRIOR, depth, max));
-        if self.wins(cap, PRIOR, depth) { cap } else { 0 }
     }
 
     /// The largest measured width that costs at most 3 % more than `rows`: where side branches ride for free.

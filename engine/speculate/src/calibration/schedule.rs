@@ -112,6 +112,7 @@ fn telling(mut points: Vec<usize>) -> Vec<usize> {
     order.dedup();
     while let Some(&next) = points
         .iter()
+        .rev()
         .filter(|point| !order.contains(point))
         .max_by_key(|point| order.iter().map(|taken| taken.abs_diff(**point)).min())
     {
@@ -263,4 +264,4 @@ pub fn monotone(curve: &mut BTreeMap<usize, f64>) {
 }
 
 #[cfg(test)]
-mod tests {}
+mod tests;

@@ -4,23 +4,35 @@ use std::collections::BTreeMap;
 
 /// Chance of survival assumed before anything is seen, and the number of observations that it counts for.
 const PRIOR: f64 = 0.65;
-const PRIOR_WEIGHT: f64 = 4.0;
+const PRIOR_WEIGHT: f64 = 2.0;
 /// The weight of a new observation never falls below this; while parked, where observations are rare, below that.
 const ALPHA: f64 = 0.02;
 const ALPHA_PARKED: f64 = 0.15;
-/// Observations that a parked estimate counts for when drafting resumes, and when another request starts.
-const RESUMED: f64 = 12.0;
+/// Observations that an estimate counts for at most when drafting resumes on the word of a few probes, and when
+/// another text begins.
+const CARRIED: f64 = 12.0;
+/// Observations after which the estimate is believed; before, a decision waits until it leaves no doubt.
+const ENOUGH: usize = 24;
+/// Standard errors of a doubt.
+const DOUBT: f64 = 1.5;
+const DOUBT_PARKED: f64 = 1.0;
 
 /// The chance that a draft is taken given that those before it were.
 #[derive(Debug, Clone)]
 pub(super) struct Acceptance {
     p: f64,
+    /// Observations that `p` counts for.
     weight: f64,
+    seen: usize,
 }
 
 impl Default for Acceptance {
     fn default() -> Self {
-        Self { p: PRIOR, weight: 0.0 }
+        Self {
+            p: PRIOR,
+            weight: PRIOR_WEIGHT,
+            seen: 0,
+        }
     }
 }
 
@@ -29,38 +41,45 @@ impl Acceptance {
         self.p
     }
 
-    /// Observations behind it.
-    pub(super) fn weight(&self) -> f64 {
-        self.weight
+    pub(super) fn believed(&self) -> bool {
+        self.seen >= ENOUGH
     }
 
-    /// Two standard errors above.
-    pub(super) fn upper(&self) -> f64 {
-        let n = self.weight + PRIOR_WEIGHT + 1.0;
-        (self.p + 2.0 * (self.p * (1.0 - self.p) / n).sqrt()).min(1.0)
+    /// What to hold against speculation: the mean once enough was seen, else the most that is likely.
+    pub(super) fn at_best(&self) -> f64 {
+        if self.believed() {
+            self.p
+        } else {
+            (self.p + DOUBT * self.error()).min(1.0)
+        }
+    }
+
+    /// What probes speak for at the least.
+    pub(super) fn at_worst(&self) -> f64 {
+        (self.p - DOUBT_PARKED * self.error()).max(0.0)
+    }
+
+    fn error(&self) -> f64 {
+        (self.p * (1.0 - self.p) / (self.weight + 1.0)).sqrt()
     }
 
     /// Each accepted draft is a success; the first rejected one a failure. Where all were taken, what would have come
     /// next is unknown, so nothing is counted for it.
     pub(super) fn observe(&mut self, drafted: usize, accepted: usize, parked: bool) {
-        let least = if parked { ALPHA_PARKED } else { ALPHA };
+        let alpha = if parked { ALPHA_PARKED } else { ALPHA };
         let failures = usize::from(accepted < drafted);
         let outcomes = std::iter::repeat_n(1.0, accepted.min(drafted)).chain(std::iter::repeat_n(0.0, failures));
         for outcome in outcomes {
-            self.weight += 1.0;
-            let alpha = least.max(1.0 / (self.weight + PRIOR_WEIGHT));
-            self.p += alpha * (outcome - self.p);
+            self.seen += 1;
+            // A mean with exponential forgetting of rate alpha counts for 2 / alpha - 1 observations.
+            self.weight = (self.weight + 1.0).min(2.0 / alpha - 1.0);
+            self.p += (outcome - self.p) * alpha.max(1.0 / self.weight);
         }
     }
 
-    /// Drafting resumes on the word of a few probes.
-    pub(super) fn resume(&mut self) {
-        self.weight = self.weight.min(RESUMED);
-    }
-
-    /// Another text begins.
-    pub(super) fn forget_some(&mut self) {
-        self.weight = self.weight.min(RESUMED);
+    /// What was seen says less about what comes.
+    pub(super) fn doubt(&mut self) {
+        self.weight = self.weight.min(CARRIED);
     }
 }
 
@@ -71,8 +90,8 @@ const CORRECTION_ALPHA: f64 = 0.05;
 const FADE: f64 = 32.0;
 /// Observations that the corrected model counts for.
 const MODEL_WEIGHT: f64 = 2.0;
-/// A round that takes longer than this many times the expected says nothing: something else ran.
-const OUTLIER: f64 = 3.0;
+/// A time counts for this many times the usual at most: now and then something else runs.
+const OUTLIER: f64 = 1.3;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Observed {
