@@ -181,10 +181,10 @@ mod tests {
         Curves {
             verify: [(1, 10.0), (2, 11.5)].into(),
             drafter: [(1, 1.5)].into(),
-            overhead: 0.25,
             slope: [(1, 1e-4)].into(),
             context: 512,
             measured_at,
+            ..Curves::default()
         }
     }
 
