@@ -6,6 +6,7 @@ use crate::{
     model::{FolderLoader, ModelLoader},
     sample::Place,
     selftest,
+    speculate::calibrate::Calibration,
     worker::{Engine, panic_text},
 };
 use dspark_protocol::{EngineHandle, EngineState, MachineInfo, Snapshot, Worker, channel};
@@ -30,6 +31,8 @@ pub struct EngineOptions {
     pub prefill_chunk: Option<usize>,
     /// Where tokens are drawn; `None` chooses by device.
     pub place: Option<Place>,
+    /// Where what is measured of a model on this machine is kept.
+    pub calibration: Calibration,
     /// Run before anything else; what it says keeps the engine from serving.
     pub self_test: fn() -> Result<(), String>,
 }
@@ -42,6 +45,7 @@ impl Default for EngineOptions {
             prefix_slots: 2,
             prefill_chunk: None,
             place: None,
+            calibration: Calibration::default(),
             self_test: || selftest::run().map(|_| ()).map_err(|error| error.to_string()),
         }
     }

@@ -1,6 +1,7 @@
 //! What the engine thread needs of a model, and where it gets one.
 
 use crate::{
+    drafters::{Class, Drafter, DrafterOptions},
     load::{LoadError, LoadOptions, load},
     target::Target,
 };
@@ -11,7 +12,11 @@ use tokio_util::sync::CancellationToken;
 /// A model ready to generate. Lives on the engine thread.
 pub struct Loaded {
     pub target: Box<dyn Target>,
+    /// Bound to the target.
+    pub drafter: Option<Drafter>,
     pub tokenizer: Tokenizer,
+    /// Why the drafter that was found for it is not used.
+    pub drafter_refused: Option<String>,
     /// Token ids that end a text.
     pub eos: Vec<u32>,
     /// All that the weights and the configuration tell; the engine fills in name, window and times.
@@ -43,6 +48,7 @@ impl ModelLoader for FolderLoader {
         if cancel.is_cancelled() {
             return Err(EngineError::Cancelled);
         }
+        let (drafter, drafter_refused) = drafter(request, &model.decoder)?;
         let mut eos = model.facts.eos.clone();
         eos.extend(tokenizer.eos_ids());
         eos.sort_unstable();
@@ -53,8 +59,8 @@ impl ModelLoader for FolderLoader {
             path: facts.path,
             model_type: facts.model_type,
             quantization: facts.quantization,
-            drafter: None,
-            mode: Mode::Auto,
+            drafter: drafter.as_ref().and(request.drafter.as_deref()).map(file_name),
+            mode: request.mode,
             parameters: facts.parameters,
             weight_bytes: facts.weight_bytes,
             kv_bytes_per_token: facts.kv_bytes_per_token,
@@ -68,9 +74,59 @@ impl ModelLoader for FolderLoader {
         };
         Ok(Loaded {
             target: Box::new(model.decoder),
+            drafter,
+            drafter_refused,
             tokenizer,
             eos,
             facts,
         })
     }
+}
+
+/// The drafter of a request, bound to `target`. One that was asked for by name or by mode must fit; one that was only found
+/// is left out where it does not, and the reason comes back.
+fn drafter(request: &LoadRequest, target: &dyn Target) -> Result<(Option<Drafter>, Option<String>)> {
+    let Some(path) = &request.drafter else {
+        return Ok((None, None));
+    };
+    let options = DrafterOptions {
+        bits: request.drafter_bits.or(DrafterOptions::default().bits).filter(|bits| *bits > 0),
+        ..DrafterOptions::default()
+    };
+    let found = Drafter::load(path, &options).and_then(|mut drafter| drafter.bind(target).map(|()| drafter));
+    let checked = found
+        .map_err(|error| error.to_string())
+        .and_then(|drafter| fits_mode(request.mode, drafter));
+    match checked {
+        Ok(drafter) => Ok((Some(drafter), None)),
+        Err(reason) if request.drafter_required => Err(EngineError::Load {
+            model: request.name.clone(),
+            reason: format!("its drafter `{}` cannot be used: {reason}", file_name(path)),
+        }),
+        Err(reason) => Ok((None, Some(format!("the drafter `{}` is not used: {reason}", file_name(path))))),
+    }
+}
+
+/// The loop is read from the checkpoint; a mode that names another is a mistake.
+fn fits_mode(mode: Mode, drafter: Drafter) -> std::result::Result<Drafter, String> {
+    let own = mode_of(drafter.spec().class);
+    if matches!(mode, Mode::Dspark | Mode::Dflash) && mode != own {
+        let (own, asked) = (crate::speculate::name(own), crate::speculate::name(mode));
+        return Err(format!(
+            "it is a {own} drafter, and mode `{asked}` was asked for: use mode `{own}` or `auto`"
+        ));
+    }
+    Ok(drafter)
+}
+
+/// The mode in which a drafter of this class runs.
+pub(crate) fn mode_of(class: Class) -> Mode {
+    match class {
+        Class::DSpark => Mode::Dspark,
+        _ => Mode::Dflash,
+    }
+}
+
+fn file_name(path: &std::path::Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

@@ -4,7 +4,7 @@
 //! Source: `spec/caching-batching.md` §1.1, §1.2. Invariant: a slot's cache holds exactly its tokens. A slot in use is
 //! checked out, so whatever fails leaves no stale slot behind.
 
-use crate::target::Cache;
+use crate::{drafters::Context, target::Cache};
 use mlx_rs::{error::Exception, transforms};
 
 /// Shorter matches cost more to keep track of than they save.
@@ -17,6 +17,8 @@ const SMALL_SHARE: usize = 4;
 struct Slot {
     tokens: Vec<u32>,
     cache: Box<dyn Cache>,
+    /// What the drafter holds of the same tokens.
+    context: Option<Context>,
     used: u64,
     /// Kept beside the others, which are all much longer.
     aside: bool,
@@ -25,6 +27,8 @@ struct Slot {
 /// A cache taken out for a generation, with the tokens it already holds.
 pub(crate) struct Reused {
     pub(crate) cache: Box<dyn Cache>,
+    /// The drafter's context of the same tokens, where one was kept and could be cut as well.
+    pub(crate) context: Option<Context>,
     /// The first this many prompt tokens are in the cache.
     pub(crate) tokens: usize,
 }
@@ -61,8 +65,13 @@ impl PrefixStore {
         let mut slot = self.slots.swap_remove(index);
         // A window that has moved on cannot be cut: the slot is of no use to this prompt, nor likely to a later one.
         slot.cache.trim(slot.cache.len() - reuse).ok()?;
+        let context = slot.context.and_then(|mut context| {
+            context.trim(context.len().checked_sub(reuse)?).ok()?;
+            Some(context)
+        });
         Some(Reused {
             cache: slot.cache,
+            context,
             tokens: reuse,
         })
     }
@@ -72,11 +81,12 @@ impl PrefixStore {
         (reuse < SMALL) && SMALL_SHARE * reuse <= slot.tokens.len()
     }
 
-    /// Keeps a finished cache. `tokens` are the ones fed to it, in order. Call [`Self::settle`] when there is time.
+    /// Keeps a finished cache, with the drafter's context where it covers the same tokens. `tokens` are the ones fed to
+    /// it, in order. Call [`Self::settle`] when there is time.
     ///
     /// # Errors
     /// When the cache does not hold these tokens; it is then dropped.
-    pub(crate) fn store(&mut self, tokens: Vec<u32>, mut cache: Box<dyn Cache>) -> Result<(), Exception> {
+    pub(crate) fn store(&mut self, tokens: Vec<u32>, mut cache: Box<dyn Cache>, context: Option<Context>) -> Result<(), Exception> {
         if cache.len() < tokens.len() {
             return Err(Exception::custom(format!(
                 "the cache holds {} tokens, its record {}",
@@ -101,6 +111,7 @@ impl PrefixStore {
         }
         self.clock += 1;
         self.slots.push(Slot {
+            context: context.filter(|context| context.len() == tokens.len()),
             tokens,
             cache,
             used: self.clock,
@@ -115,7 +126,8 @@ impl PrefixStore {
     /// When it cannot be computed; the slot is then dropped.
     pub(crate) fn settle(&mut self) -> Result<(), Exception> {
         let Some(newest) = self.slots.last() else { return Ok(()) };
-        transforms::eval(newest.cache.arrays()).inspect_err(|_| drop(self.slots.pop()))
+        let context = newest.context.iter().flat_map(Context::arrays);
+        transforms::eval(newest.cache.arrays().into_iter().chain(context)).inspect_err(|_| drop(self.slots.pop()))
     }
 
     /// Whether a small newcomer would push out much larger residents.
@@ -190,7 +202,7 @@ mod tests {
 
     fn put(store: &mut PrefixStore, tokens: Vec<u32>) {
         let n = tokens.len();
-        store.store(tokens, cache(n)).unwrap();
+        store.store(tokens, cache(n), None).unwrap();
     }
 
     #[test]
@@ -286,9 +298,9 @@ mod tests {
     fn a_cache_that_cannot_be_cut_is_a_miss_but_an_extension_of_it_is_a_hit() {
         let rigid = || Box::new(Counter { len: 100, slack: 3 });
         let mut store = PrefixStore::new(1);
-        store.store(ids(0, 100), rigid()).unwrap();
+        store.store(ids(0, 100), rigid(), None).unwrap();
         assert_eq!(store.acquire(&ids(0, 120)).unwrap().tokens, 100);
-        store.store(ids(0, 100), rigid()).unwrap();
+        store.store(ids(0, 100), rigid(), None).unwrap();
         assert!(store.acquire(&ids(0, 50)).is_none());
         assert!(store.is_empty());
     }
@@ -296,8 +308,8 @@ mod tests {
     #[test]
     fn a_surplus_is_trimmed_and_a_shortage_refused() {
         let mut store = PrefixStore::new(1);
-        store.store(ids(0, 40), cache(42)).unwrap();
+        store.store(ids(0, 40), cache(42), None).unwrap();
         assert_eq!(store.tokens(), 40);
-        assert!(store.store(ids(0, 40), cache(39)).is_err());
+        assert!(store.store(ids(0, 40), cache(39), None).is_err());
     }
 }

@@ -64,6 +64,15 @@ pub trait Cache: std::any::Any {
     fn commit(&mut self, rows: usize, path: &[usize]) -> Result<(), Exception>;
     /// Whether `trim` works for any number of tokens, so that prefixes can be reused.
     fn trimmable(&self) -> bool;
+    /// Appends `rows` empty positions, as if they had been computed: for timing a long context without filling it.
+    ///
+    /// # Errors
+    /// Where this kind of state cannot be made up.
+    fn pretend(&mut self, rows: usize) -> Result<(), Exception> {
+        Err(Exception::custom(format!(
+            "{rows} empty positions cannot be made up for this kind of cache"
+        )))
+    }
     /// Arrays to evaluate between prefill chunks.
     fn arrays(&self) -> Vec<&Array>;
     /// Bytes held.

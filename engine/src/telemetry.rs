@@ -1,7 +1,7 @@
 //! What the engine shows of itself: the latest [`Snapshot`] and the ring of rounds.
 
 use crate::device::{self, Device};
-use dspark_protocol::{ActiveRequest, EngineState, Mode, RoundRecord, RoundRing, Snapshot, Source};
+use dspark_protocol::{ActiveRequest, EngineState, RoundRecord, RoundRing, Snapshot};
 use std::{
     collections::VecDeque,
     sync::Arc,
@@ -87,22 +87,14 @@ impl Board {
         self.sender.send_replace(Arc::new(self.now.clone()));
     }
 
-    /// Records a round of plain decoding: one token by the target.
-    pub(crate) fn plain_round(&mut self, request: u64, took: Duration) {
+    /// Records a round; the number, the time and the request are filled in here.
+    pub(crate) fn round(&mut self, request: u64, round: RoundRecord) {
         self.seq += 1;
         self.rounds.push(RoundRecord {
             seq: self.seq,
             t_ms: self.now.started.elapsed().as_secs_f64() * 1e3,
             request,
-            mode: Mode::Baseline,
-            index: 0,
-            drafted: 0,
-            tree_depth: 0,
-            accepted: 0,
-            committed: 1,
-            cap: None,
-            source: Source::Target,
-            ms: took.as_secs_f32() * 1e3,
+            ..round
         });
     }
 }

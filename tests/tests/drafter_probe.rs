@@ -3,10 +3,9 @@
 
 mod common;
 
-use common::requantized;
+use common::{Prompt, folder, ids, prompts, requantized};
 use dspark_engine::{
     drafters::{Drafter, DrafterOptions, Ends, ProbeOptions, ProbeReport, PromptProbe, Verdict, probe},
-    hub::{self, Hub, Job},
     load::{LoadOptions, LoadedModel, load},
     target::{Cache, Logits, Output, Rows, Target},
 };
@@ -23,37 +22,6 @@ const SHIPPED: [&str; 2] = ["smollm2-135m-dspark", "smollm2-135m-dflash"];
 
 /// Below this margin, in logits, f16 keys and another order of summation may turn a recorded choice.
 const NEAR_TIE: f64 = 0.02;
-
-struct Prompt {
-    ids: Vec<u32>,
-    kind: String,
-    recorded: Vec<u32>,
-    margins: Vec<f64>,
-}
-
-fn ids(value: &Value) -> Vec<u32> {
-    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
-}
-
-fn prompts() -> Vec<Prompt> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/models/golden-exact.json");
-    let golden: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    let prompt = |prompt: &Value| Prompt {
-        ids: ids(&prompt["prompt_ids"]),
-        kind: prompt["cat"].as_str().unwrap().to_owned(),
-        recorded: ids(&prompt["ids"]),
-        margins: prompt["margins"].as_array().unwrap().iter().map(|m| m.as_f64().unwrap()).collect(),
-    };
-    golden["prompts"].as_array().unwrap().iter().map(prompt).collect()
-}
-
-/// The folder of the starter model, fetched and converted at the first call.
-fn folder() -> PathBuf {
-    let found = hub::block_on(Hub::from_env().starter(&Job::silent())).unwrap();
-    found
-        .unwrap_or_else(|error| panic!("these tests need the starter model: {error}"))
-        .path
-}
 
 fn open(dir: &Path) -> LoadedModel {
     load(dir, &LoadOptions::default(), &mut |_, _| (), &CancellationToken::new()).unwrap()

@@ -1,9 +1,9 @@
 //! A scripted engine behind a real [`EngineHandle`]: for tests of faces, and for measuring a face without a model.
 
 use crate::{
-    ActiveRequest, Command, EngineError, EngineHandle, EngineState, Event, FinishReason, GenerateCommand, LoadEvent, Message, Mode,
-    ModelInfo, Prompt, PromptCodec, Result, RoundRecord, Snapshot, Source, Summary, TemplateOptions, TextDelta, Timings, TokenInfo, Usage,
-    Worker, channel,
+    ActiveRequest, Command, EngineError, EngineHandle, EngineState, Event, FinishReason, ForcingReport, GenerateCommand, LoadEvent,
+    Message, Mode, ModelInfo, Prompt, PromptCodec, Result, RoundRecord, Snapshot, Source, Summary, TemplateOptions, TextDelta, Timings,
+    TokenInfo, Usage, Worker, channel,
 };
 use std::{
     sync::Arc,
@@ -108,6 +108,13 @@ impl Double {
                 Command::Unload { done } => {
                     self.set_model(None);
                     let _ = done.send(Ok(()));
+                }
+                Command::Force(force) => {
+                    let report = ForcingReport {
+                        tokens: force.emitted.len(),
+                        ..ForcingReport::default()
+                    };
+                    let _ = force.done.send(Ok(report));
                 }
                 Command::Shutdown => break,
             }

@@ -1,5 +1,6 @@
 use crate::{
-    EngineError, Event, LoadEvent, LoadRequest, Message, Prompt, Request, Result, RoundRing, SamplingDefaults, Snapshot, TemplateOptions,
+    EngineError, Event, ForcingReport, LoadEvent, LoadRequest, Message, Prompt, Request, Result, RoundRing, SamplingDefaults, Snapshot,
+    TemplateOptions,
 };
 use arc_swap::ArcSwapOption;
 use std::sync::{
@@ -31,6 +32,7 @@ pub trait PromptCodec: Send + Sync {
 pub enum Command {
     Generate(Box<GenerateCommand>),
     Load(LoadCommand),
+    Force(ForceCommand),
     Unload { done: tokio::sync::oneshot::Sender<Result<()>> },
     Shutdown,
 }
@@ -42,6 +44,14 @@ pub struct GenerateCommand {
     /// Cancelled by the reader's drop, by [`EngineHandle::cancel`], or by shutdown.
     pub cancel: CancellationToken,
     pub submitted: std::time::Instant,
+}
+
+/// Score an emitted text again, one token at a time.
+pub struct ForceCommand {
+    pub prompt: Vec<u32>,
+    pub emitted: Vec<u32>,
+    /// Cancelled where the asker is gone.
+    pub done: tokio::sync::oneshot::Sender<Result<ForcingReport>>,
 }
 
 pub struct LoadCommand {
@@ -149,6 +159,17 @@ impl EngineHandle {
             cancel: cancel.clone(),
         }))?;
         Ok(Loading { events: receiver, cancel })
+    }
+
+    /// Proves that `emitted`, written greedily after `prompt`, is the loaded target's own choice token by token: feeds it
+    /// again one token at a time. Takes as long as writing it did without speculation. Dropping the receiver cancels.
+    ///
+    /// # Errors
+    /// As [`Self::submit`]; what goes wrong later arrives through the receiver.
+    pub fn force(&self, prompt: Vec<u32>, emitted: Vec<u32>) -> Result<tokio::sync::oneshot::Receiver<Result<ForcingReport>>> {
+        let (done, answer) = tokio::sync::oneshot::channel();
+        self.send(Command::Force(ForceCommand { prompt, emitted, done }))?;
+        Ok(answer)
     }
 
     /// Frees the model. The answer comes when its memory is back.

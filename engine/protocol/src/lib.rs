@@ -16,10 +16,11 @@ mod speculation;
 
 pub use error::{EngineError, Result};
 pub use event::{Event, FinishReason, LoadEvent, LoadStage, Source, Summary, TextDelta, Timings, TokenInfo, TopToken, Usage};
-pub use handle::{Command, EngineHandle, GenerateCommand, Generation, LoadCommand, Loading, PromptCodec, Worker, channel};
+pub use handle::{Command, EngineHandle, ForceCommand, GenerateCommand, Generation, LoadCommand, Loading, PromptCodec, Worker, channel};
 pub use message::{Message, Role, ToolCall};
 pub use request::{LoadRequest, Mode, Prompt, Request, Sampling, SamplingDefaults, TemplateOptions};
 pub use snapshot::{ActiveRequest, EngineState, MachineInfo, Memory, ModelInfo, RoundRecord, RoundRing, Snapshot, Totals};
 pub use speculation::{
-    Cap, CapOrigin, Curves, DrafterInfo, PositionCount, RoundStats, SpeculationOptions, SpeculationState, SpeculationSummary, TreeSetting,
+    Cap, CapOrigin, Curves, Divergence, DrafterInfo, ForcingReport, PositionCount, RoundStats, SpeculationOptions, SpeculationState,
+    SpeculationSummary, TreeSetting, Verdict,
 };

@@ -142,6 +142,8 @@ pub struct LoadRequest {
     pub path: PathBuf,
     /// A drafter's folder or GGUF file.
     pub drafter: Option<PathBuf>,
+    /// It was asked for: a load that cannot use it fails. Otherwise the model is loaded without it, and says so.
+    pub drafter_required: bool,
     /// Bits that the drafter's matrices are quantized to; 0 keeps them as stored.
     pub drafter_bits: Option<u8>,
     /// What a request that says `auto` gets.

@@ -66,6 +66,9 @@ pub struct Curves {
     pub overhead: f64,
     /// More per context token beyond `context`, by rows.
     pub slope: BTreeMap<usize, f64>,
+    /// What a tree of as many rows costs, times a chain; `None` where not measured.
+    #[serde(default)]
+    pub tree: Option<f64>,
     /// Tokens of context that it was measured at.
     pub context: usize,
     /// Seconds since the Unix epoch.
@@ -182,4 +185,53 @@ pub struct SpeculationSummary {
     pub multiple: Option<f64>,
     /// Rate of the last 16 rounds over that of the first 16; `None` under 32 rounds.
     pub decay: Option<f64>,
+}
+
+/// A token that plain decoding, given the same text before it, would not have chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Divergence {
+    /// Of the emitted tokens, from 0.
+    pub step: usize,
+    pub emitted: u32,
+    /// The plain decoder's choice.
+    pub plain: u32,
+    /// Logits at this step of the plain choice and of the emitted token.
+    pub plain_logit: f32,
+    pub emitted_logit: f32,
+    /// Their distance in units in the last place of the logits' dtype.
+    pub ulps: f32,
+    /// As good as equal: the kernels of one row and of several round differently.
+    pub near_tie: bool,
+}
+
+/// What the second scoring says of an emitted text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Every token is the plain decoder's choice.
+    Identical,
+    /// Some differ where the two best logits are as good as equal.
+    NearTie,
+    /// Some differ by more: the output is not the target's own.
+    Defect,
+}
+
+/// An emitted text, scored again one token at a time.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct ForcingReport {
+    /// Tokens scored.
+    pub tokens: usize,
+    pub divergences: Vec<Divergence>,
+    /// Of the steps after the first.
+    pub seconds: f64,
+}
+
+impl ForcingReport {
+    pub fn verdict(&self) -> Verdict {
+        match &self.divergences[..] {
+            [] => Verdict::Identical,
+            some if some.iter().all(|divergence| divergence.near_tie) => Verdict::NearTie,
+            _ => Verdict::Defect,
+        }
+    }
 }

@@ -5,7 +5,7 @@ mod sliding;
 
 use crate::target::Cache;
 use mlx_cpu::KvCache;
-use mlx_rs::{Array, Dtype, error::Exception};
+use mlx_rs::{Array, Dtype, error::Exception, ops::zeros_dtype};
 use sliding::SlidingCache;
 
 /// Positions by which a cache grows.
@@ -141,6 +141,24 @@ impl Cache for DecoderCache {
             layer.commit(rows, &path)?;
         }
         self.len -= rows - path.len();
+        Ok(())
+    }
+
+    fn pretend(&mut self, rows: usize) -> Result<(), Exception> {
+        if rows == 0 {
+            return Ok(());
+        }
+        for layer in &mut self.layers {
+            let Some((keys, values)) = layer.kv().arrays() else {
+                return Err(Exception::custom(
+                    "nothing was computed yet, so the shape of keys and values is not known",
+                ));
+            };
+            let empty = |like: &Array| zeros_dtype(&[like.dim(0), like.dim(1), rows as i32, like.dim(3)], like.dtype());
+            let (keys, values) = (empty(keys)?, empty(values)?);
+            layer.for_append(rows)?.append(&keys, &values)?;
+        }
+        self.len += rows;
         Ok(())
     }
 

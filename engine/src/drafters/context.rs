@@ -90,6 +90,18 @@ impl Context {
         self.len += rows;
     }
 
+    /// Passes over `n` committed rows whose features are not known: the drafter sees the text from there on.
+    pub fn skip(&mut self, n: usize) {
+        if n == 0 {
+            return;
+        }
+        for layer in &mut self.layers {
+            layer.kv.trim(0);
+            layer.len += n;
+        }
+        self.len += n;
+    }
+
     /// Drops the last `n` rows.
     ///
     /// # Errors

@@ -365,6 +365,11 @@ impl Drafter {
         self.target_ids.as_ref().map_or(Ok(ids.clone()), |table| table.take_axis(&ids, 0))
     }
 
+    /// The target's id of every draft id; `None` where they are the same.
+    pub fn target_table(&self) -> Option<&[u32]> {
+        self.target_ids.as_ref().map(Array::as_slice)
+    }
+
     /// A row over the draft vocabulary spread over the target's: what the drafter cannot say has no mass.
     pub fn widen(&self, q: &[f32]) -> Vec<f32> {
         let Some(table) = &self.target_ids else {

@@ -2,7 +2,11 @@
 //! text again one token at a time. A plain loop without a controller: it measures a drafter, it does not serve.
 
 use super::{Drafter, Result};
-use crate::target::{Logits, Rows, Target};
+use crate::{
+    speculate::forcing::force,
+    target::{Logits, Rows, Target},
+};
+pub use dspark_protocol::{Divergence, PositionCount, Verdict};
 use mlx_rs::{
     Array, Dtype,
     error::Exception,
@@ -37,37 +41,6 @@ impl Default for ProbeOptions {
             near_tie: None,
         }
     }
-}
-
-/// What the second scoring says of an emitted text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Every token is the plain decoder's choice.
-    Identical,
-    /// Some differ where the two best logits are as good as equal: the kernels of one row and of several round differently.
-    NearTie,
-    /// Some differ by more: the output is not the target's own.
-    Defect,
-}
-
-/// A token that plain decoding, given the same text before it, would not have chosen.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Divergence {
-    /// Of the emitted tokens.
-    pub step: usize,
-    pub emitted: u32,
-    pub plain: u32,
-    /// Logits at this step of the plain choice and of the emitted token.
-    pub plain_logit: f32,
-    pub emitted_logit: f32,
-    pub near_tie: bool,
-}
-
-/// How often the draft at one position of a block was offered, and taken.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PositionCount {
-    pub offered: usize,
-    pub accepted: usize,
 }
 
 /// One prompt's outcome.
@@ -162,12 +135,10 @@ pub fn probe(
     let mut report = ProbeReport { prompts: Vec::new() };
     for (at, prompt) in prompts.iter().enumerate() {
         let mut outcome = speculate(target, drafter, prompt, options)?;
-        (outcome.divergences, outcome.plain) = force(target, prompt, &outcome.tokens, options)?;
-        outcome.verdict = match &outcome.divergences[..] {
-            [] => Verdict::Identical,
-            some if some.iter().all(|divergence| divergence.near_tie) => Verdict::NearTie,
-            _ => Verdict::Defect,
-        };
+        let forced = force(target, prompt, &outcome.tokens, options.near_tie, &mut || true)?;
+        outcome.verdict = forced.verdict();
+        outcome.plain = Duration::from_secs_f64(forced.seconds);
+        outcome.divergences = forced.divergences;
         done(at, &outcome);
         report.prompts.push(outcome);
     }
@@ -267,57 +238,4 @@ fn commit(drafter: &Drafter, features: Option<&Array>, rows: Option<usize>, cont
         Some(rows) if (rows as i32) < features.dim(1) => drafter.commit(&features.try_index((.., ..rows as i32, ..))?, context),
         _ => drafter.commit(features, context),
     }
-}
-
-/// Feeds the emitted text token by token, and lists where plain decoding would have chosen otherwise. The time is that of
-/// the steps after the first, which belongs to the prompt.
-fn force(target: &dyn Target, prompt: &[u32], emitted: &[u32], options: &ProbeOptions) -> Result<(Vec<Divergence>, Duration)> {
-    let mut cache = target.new_cache();
-    let mut divergences = Vec::new();
-    let (inner, tail) = prompt.split_at(prompt.len().saturating_sub(1) / CHUNK * CHUNK);
-    for tokens in inner.chunks(CHUNK) {
-        target.forward(&Rows::chain(&ids(tokens), Logits::None), &mut *cache)?;
-        eval(cache.arrays())?;
-    }
-    let mut feed = tail.to_vec();
-    let mut started = Instant::now();
-    for (step, &token) in emitted.iter().enumerate() {
-        let output = target.forward(&Rows::chain(&ids(&feed), Logits::Last), &mut *cache)?;
-        let logits = output
-            .logits
-            .ok_or_else(|| Exception::custom("a step gave no logits"))?
-            .reshape(&[-1])?;
-        let plain = read(&argmax_axis(&logits, -1, false)?)?.pop().unwrap_or(0);
-        if plain != token {
-            let pair = logits
-                .take_axis(Array::from_slice(&[plain, token], &[2]), 0)?
-                .as_dtype(Dtype::Float32)?;
-            let pair = pair.to_vec_cast::<f32>().map_err(|error| Exception::custom(error.to_string()))?;
-            let (plain_logit, emitted_logit) = (pair[0], pair[1]);
-            let allowed = options.near_tie.unwrap_or_else(|| near_tie(logits.dtype(), plain_logit));
-            divergences.push(Divergence {
-                step,
-                emitted: token,
-                plain,
-                plain_logit,
-                emitted_logit,
-                near_tie: plain_logit - emitted_logit <= allowed,
-            });
-        }
-        feed = vec![token];
-        if step == 0 {
-            started = Instant::now();
-        }
-    }
-    Ok((divergences, started.elapsed()))
-}
-
-/// Four units in the last place of a logit; for f32 what keys of 16 bits do to it.
-fn near_tie(dtype: Dtype, logit: f32) -> f32 {
-    let bits = match dtype {
-        Dtype::Bfloat16 => 7,
-        Dtype::Float16 => 10,
-        _ => return 0.02,
-    };
-    4.0 * 2f32.powi(logit.abs().max(f32::MIN_POSITIVE).log2().floor() as i32 - bits)
 }

@@ -92,6 +92,57 @@ impl Sampler {
         }
     }
 
+    /// Whether the likeliest token is taken, and no token changes the odds of the next: the choice of every row of a
+    /// verify can then be made on the device.
+    pub fn plainly_greedy(&self) -> bool {
+        self.shape.is_none() && !self.sequential()
+    }
+
+    /// How a row becomes a distribution; `None` is greedy.
+    pub fn shape(&self) -> Option<&Shape> {
+        self.shape.as_ref()
+    }
+
+    /// The best token of each of `[1, T, V]` raw rows, `[1, T]` u32, lazily. For [`Self::plainly_greedy`] requests.
+    pub fn best(&self, logits: &Array) -> Result<Array, Exception> {
+        let biased = match &self.penalties {
+            Some(penalties) => &penalties.apply_device(&logits.as_dtype(Dtype::Float32)?)?,
+            None => logits,
+        };
+        indexing::argmax_axis(biased, -1, false)
+    }
+
+    /// A draft from a drafter's row, `[1, Vd]` logits, by the temperature and truncation of this request: `[1]` u32,
+    /// lazily. `position` is that of the generated token it guesses.
+    pub fn draw_draft(&self, logits: &Array, position: u64) -> Result<Array, Exception> {
+        let row = logits.as_dtype(Dtype::Float32)?;
+        let id = match (&self.shape, self.place) {
+            (None, _) => indexing::argmax_axis(&row, -1, false)?,
+            (Some(shape), Place::Host) => host::draw(&row, shape, rng::uniform(self.seed, position, Lane::Draft))?,
+            (Some(shape), Place::Device) => device::draw(&row, shape, rng::device_key(self.seed, position, Lane::Draft))?,
+        };
+        id.reshape(&[1])
+    }
+
+    /// A uniform of this request's own.
+    pub fn uniform(&self, position: u64, lane: Lane) -> f64 {
+        rng::uniform(self.seed, position, lane)
+    }
+
+    /// Changes a raw row, on the host, by penalties and biases as of the tokens observed so far.
+    pub fn penalize(&self, row: &mut [f32]) {
+        if let Some(penalties) = &self.penalties {
+            penalties.apply(row);
+        }
+    }
+
+    /// Takes back one [`Self::observe`].
+    pub fn retract(&mut self, token: u32) {
+        if let Some(penalties) = &mut self.penalties {
+            penalties.retract(token);
+        }
+    }
+
     /// Takes note of a generated token.
     pub fn observe(&mut self, token: u32) {
         if let Some(penalties) = &mut self.penalties {

@@ -19,8 +19,8 @@ pub struct Penalties {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
-    /// In the prompt or the output.
-    repeated: bool,
+    /// In the prompt, where repetition counts it.
+    prompted: bool,
     /// Times in the output.
     generated: u32,
     bias: f32,
@@ -67,7 +67,7 @@ impl Penalties {
         }
         if repetition != 1.0 {
             for &id in prompt {
-                tokens.entry(id).or_default().repeated = true;
+                tokens.entry(id).or_default().prompted = true;
             }
         }
         let penalties = Self {
@@ -87,9 +87,14 @@ impl Penalties {
     /// Takes note of a generated token.
     pub fn observe(&mut self, token: u32) {
         if self.counts() {
-            let seen = self.tokens.entry(token).or_default();
-            seen.repeated = true;
-            seen.generated += 1;
+            self.tokens.entry(token).or_default().generated += 1;
+        }
+    }
+
+    /// Takes back one [`Self::observe`]: a draft that was looked at and is not (yet) part of the text.
+    pub fn retract(&mut self, token: u32) {
+        if let Some(seen) = self.tokens.get_mut(&token) {
+            seen.generated = seen.generated.saturating_sub(1);
         }
     }
 
@@ -122,7 +127,7 @@ impl Penalties {
     }
 
     fn factor(&self, seen: Seen, positive: bool) -> f32 {
-        match (seen.repeated, positive) {
+        match (seen.prompted || seen.generated > 0, positive) {
             (false, _) => 1.0,
             (true, true) => 1.0 / self.repetition,
             (true, false) => self.repetition,

@@ -1,13 +1,21 @@
-//! The rounds of one generation: schedule, read, turn into text, deliver.
+//! The rounds of one generation: plan, compute, turn into text, deliver.
 
 use super::{
     Shop,
     outlet::{deliver, gone},
-    step::Sequence,
+    step::{Drawn, Sequence},
     text::TextOut,
 };
-use crate::{prefix::PrefixStore, sample::Sampler, telemetry::Rate};
-use dspark_protocol::{EngineError, EngineState, Event, GenerateCommand, Result};
+use crate::{
+    prefix::PrefixStore,
+    sample::Sampler,
+    speculate::{
+        Plan, Session,
+        round::{self, Committed, Outcome, Terms},
+    },
+    telemetry::Rate,
+};
+use dspark_protocol::{EngineError, EngineState, Event, GenerateCommand, Result, Source, TextDelta};
 use mlx_rs::error::Exception;
 use std::time::{Duration, Instant};
 
@@ -24,15 +32,15 @@ pub(super) enum End {
 #[derive(Default)]
 pub(super) struct Decoded {
     pub(super) ids: Vec<u32>,
-    /// Forwards whose token was read, after the prefill.
+    /// Forwards whose tokens were read, after the prefill.
     pub(super) forwards: usize,
     /// When the first token was there.
     pub(super) first: Option<Instant>,
     /// From the first token to the last.
     pub(super) seconds: f64,
-    /// Building and scheduling graphs.
+    /// Building and scheduling graphs of plain steps.
     graph: Duration,
-    /// Waiting for the device.
+    /// Waiting for the device, in plain steps; rounds of speculation count as a whole.
     wait: Duration,
 }
 
@@ -57,6 +65,7 @@ impl Decoded {
 pub(super) struct Decoding<'a, 'm> {
     pub(super) command: &'a GenerateCommand,
     pub(super) sequence: &'a mut Sequence<'m>,
+    pub(super) session: &'a mut Session<'m>,
     pub(super) sampler: &'a mut Sampler,
     pub(super) text: &'a mut TextOut,
     /// Most tokens to generate; at least one.
@@ -64,17 +73,18 @@ pub(super) struct Decoding<'a, 'm> {
     pub(super) eos: &'a [u32],
     pub(super) prefix: &'a mut PrefixStore,
     pub(super) shop: &'a mut Shop,
+    pub(super) rate: Rate,
 }
 
 impl Decoding<'_, '_> {
     /// Computes the rest of `prompt` and decodes to an end. Plain steps run one ahead: step t+1 is scheduled before
-    /// token t is read, unless its logits depend on t's counts.
-    pub(super) fn run(self, prompt: &[u32], decoded: &mut Decoded) -> Result<End> {
-        let request = &self.command.request;
+    /// token t is read, unless its logits depend on t's counts, or a draft is due after t.
+    pub(super) fn run(mut self, prompt: &[u32], decoded: &mut Decoded) -> Result<End> {
+        let top = self.command.request.logprobs.map(usize::from);
         let done = self.sequence.fed.len();
-        let mut drawn = self.sequence.first(&prompt[done..], self.sampler).map_err(compute)?;
+        let drawn = self.sequence.first(&prompt[done..], self.sampler).map_err(compute)?;
         // The first token settles here, so that prefill and decode times are each their own.
-        let mut id = drawn.read().map_err(compute)?;
+        let mut newest = drawn.read().map_err(compute)?;
         let first = Instant::now();
         decoded.first = Some(first);
         let computed = Event::Prefill {
@@ -84,62 +94,131 @@ impl Decoding<'_, '_> {
         if deliver(self.command, computed, &mut self.shop.inbox, &mut self.shop.board).is_err() {
             return Ok(End::Gone);
         }
+        self.session.begin(prompt, &[newest]);
+        let own = plain(newest, &drawn, top)?;
+        if let Some(end) = self.emit(own, decoded, first) {
+            return Ok(end);
+        }
+        let terms = Terms {
+            confidence: self.session.confidence(),
+            logprobs: top,
+        };
         let pipelined = !self.sampler.sequential();
-        let mut rate = Rate::default();
         let mut round = first;
-        // The step that feeds `id`; scheduled before `id` is read, but for the first token.
-        let mut ahead = None;
+        // The step that feeds the newest token, when it was scheduled before that was read.
+        let mut ahead: Option<Drawn> = None;
         loop {
-            if !request.ignore_eos && self.eos.contains(&id) {
-                return Ok(End::Eos);
-            }
-            let last = decoded.ids.len() + 1 >= self.budget;
-            if pipelined && !last && ahead.is_none() {
-                ahead = Some(timed(&mut decoded.graph, || self.sequence.step(&drawn, self.sampler)).map_err(compute)?);
-                self.sequence.was_fed(id);
-            }
-            let logprobs = match request.logprobs {
-                Some(top) => drawn.logprobs(id, usize::from(top)).map_err(compute)?,
-                None => None,
+            let left = self.budget - decoded.ids.len();
+            let plan = if ahead.is_some() { Plan::Plain } else { self.session.plan(left) };
+            let outcome = match &plan {
+                Plan::Plain => self.plain_step(&mut ahead, newest, pipelined && left > 1, top, decoded)?,
+                Plan::Guess(guess) => {
+                    let outcome = round::run(self.sequence, self.sampler, newest, guess, &terms).map_err(compute)?;
+                    self.sequence.schedule().map_err(compute)?;
+                    outcome
+                }
             };
-            decoded.ids.push(id);
-            decoded.seconds = round.duration_since(first).as_secs_f64();
-            rate.token(round);
-            let (delta, stop) = self.text.push(id, logprobs);
-            self.shop.show_token(decoded.ids.len(), self.sequence.fed.len(), rate.per_second());
-            self.shop.relieve_pressure(self.prefix);
-            self.shop.inbox.drain(&mut self.shop.board);
-            let delivered = deliver(self.command, Event::Delta(delta), &mut self.shop.inbox, &mut self.shop.board);
-            if let Some(stop) = stop {
-                return Ok(End::Stop(stop));
-            }
-            if last {
-                return Ok(End::Length);
-            }
-            if delivered.is_err() || gone(self.command) || self.shop.inbox.stopped() {
-                return Ok(End::Gone);
-            }
-            self.sampler.observe(id);
-            drawn = if let Some(next) = ahead.take() {
-                next
-            } else {
-                let next = timed(&mut decoded.graph, || self.sequence.step(&drawn, self.sampler)).map_err(compute)?;
-                self.sequence.was_fed(id);
-                next
-            };
-            if pipelined && decoded.ids.len() + 1 < self.budget {
-                ahead = Some(timed(&mut decoded.graph, || self.sequence.step(&drawn, self.sampler)).map_err(compute)?);
-            }
-            id = timed(&mut decoded.wait, || drawn.read()).map_err(compute)?;
-            if ahead.is_some() {
-                self.sequence.was_fed(id);
-            }
             decoded.forwards += 1;
             let now = Instant::now();
-            self.shop.board.plain_round(self.command.id, now.duration_since(round));
+            let took = now.duration_since(round);
             round = now;
+            let ids: Vec<u32> = outcome.committed.iter().map(|committed| committed.id).collect();
+            let record = self.session.done(&plan, &outcome, &ids, took, self.sequence.fed.len());
+            self.shop.board.round(self.command.id, record);
+            newest = ids.last().copied().unwrap_or(newest);
+            if let Some(end) = self.emit(outcome.committed, decoded, now) {
+                return Ok(end);
+            }
         }
     }
+
+    /// One token by the target alone.
+    fn plain_step(
+        &mut self,
+        ahead: &mut Option<Drawn>,
+        newest: u32,
+        run_ahead: bool,
+        top: Option<usize>,
+        decoded: &mut Decoded,
+    ) -> Result<Outcome> {
+        let Self {
+            sequence,
+            sampler,
+            session,
+            ..
+        } = self;
+        let drawn = match ahead.take() {
+            Some(drawn) => drawn,
+            None => timed(&mut decoded.graph, || sequence.step_known(newest, sampler)).map_err(compute)?,
+        };
+        if run_ahead && !session.draft_is_due() {
+            *ahead = Some(timed(&mut decoded.graph, || sequence.step(&drawn, sampler)).map_err(compute)?);
+        }
+        let id = timed(&mut decoded.wait, || drawn.read()).map_err(compute)?;
+        if ahead.is_some() {
+            sequence.was_fed(id);
+        }
+        Ok(Outcome {
+            committed: plain(id, &drawn, top)?,
+            drafted: 0,
+            tree_depth: 0,
+            accepted: 0,
+        })
+    }
+
+    /// Adds committed tokens to the text and delivers it. An end, if it comes to one among them.
+    fn emit(&mut self, committed: Vec<Committed>, decoded: &mut Decoded, at: Instant) -> Option<End> {
+        let request = &self.command.request;
+        let mut delta = TextDelta::default();
+        let mut end = None;
+        for Committed { id, source, logprobs } in committed {
+            if !request.ignore_eos && self.eos.contains(&id) {
+                end = Some(End::Eos);
+                break;
+            }
+            decoded.ids.push(id);
+            self.rate.token(at);
+            let (new, stop) = self.text.push(id, logprobs, source);
+            delta.text.push_str(&new.text);
+            delta.tokens.extend(new.tokens);
+            if let Some(stop) = stop {
+                end = Some(End::Stop(stop));
+                break;
+            }
+            if decoded.ids.len() >= self.budget {
+                end = Some(End::Length);
+                break;
+            }
+            self.sampler.observe(id);
+        }
+        decoded.seconds = decoded.first.map_or(0.0, |first| at.duration_since(first).as_secs_f64());
+        self.shop
+            .show_token(decoded.ids.len(), self.sequence.fed.len(), self.rate.per_second());
+        self.shop.relieve_pressure(self.prefix);
+        self.shop.inbox.drain(&mut self.shop.board);
+        let delivered = if delta.tokens.is_empty() {
+            Ok(())
+        } else {
+            deliver(self.command, Event::Delta(delta), &mut self.shop.inbox, &mut self.shop.board)
+        };
+        if end.is_none() && (delivered.is_err() || gone(self.command) || self.shop.inbox.stopped()) {
+            end = Some(End::Gone);
+        }
+        end
+    }
+}
+
+/// The target's own token, as a round's outcome.
+fn plain(id: u32, drawn: &Drawn, top: Option<usize>) -> Result<Vec<Committed>> {
+    let logprobs = match top {
+        Some(top) => drawn.logprobs(id, top).map_err(compute)?,
+        None => None,
+    };
+    Ok(vec![Committed {
+        id,
+        source: Source::Target,
+        logprobs,
+    }])
 }
 
 impl Shop {

@@ -11,13 +11,16 @@ use super::{
     step::Sequence,
     text::TextOut,
 };
-use crate::sample::{Place, Sampler};
-use dspark_protocol::{
-    EngineError, EngineState, Event, FinishReason, GenerateCommand, Mode, Request, Result, Summary, TextDelta, Timings, Usage,
+use crate::{
+    sample::{Place, Sampler},
+    speculate::Companion,
+    telemetry::Rate,
 };
+use dspark_protocol::{EngineError, EngineState, Event, FinishReason, GenerateCommand, Result, Summary, TextDelta, Timings, Usage};
 use mlx_rs::memory;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
     time::Instant,
 };
 
@@ -159,10 +162,26 @@ impl Admitted {
         let request = &command.request;
         let began = Instant::now();
         let total = self.prompt.len();
-        let (cache, cached) = match model.prefix.acquire(&self.prompt) {
-            Some(reused) => (reused.cache, reused.tokens),
-            None => (model.loaded.target.new_cache(), 0),
+        let Model {
+            loaded,
+            prefix,
+            chunks,
+            speculation,
+            ..
+        } = &mut *model;
+        let mut session = speculation.session(request, total);
+        let (cache, kept, cached) = match prefix.acquire(&self.prompt) {
+            Some(reused) => (reused.cache, reused.context, reused.tokens),
+            None => (loaded.target.new_cache(), None, 0),
         };
+        let companion = loaded.drafter.as_ref().filter(|_| session.drafts()).map(|drafter| {
+            let context = kept.unwrap_or_else(|| {
+                let mut context = drafter.new_context();
+                context.skip(cached);
+                context
+            });
+            Companion::new(drafter, context)
+        });
         let mut usage = Usage {
             prompt_tokens: total,
             cached_tokens: cached,
@@ -174,10 +193,8 @@ impl Admitted {
             prompt_tokens: total,
             cached_tokens: cached,
         };
-        let Model {
-            loaded, prefix, chunks, ..
-        } = &mut *model;
-        let mut sequence = Sequence::new(&*loaded.target, cache, self.prompt[..cached].to_vec(), request.logprobs.is_some());
+        let fed = self.prompt[..cached].to_vec();
+        let mut sequence = Sequence::new(&*loaded.target, cache, companion, fed, request.logprobs.is_some());
         let mut end = match deliver(command, hello, &mut shop.inbox, &mut shop.board) {
             Ok(()) => self.prefill(command, &mut sequence, shop, chunks)?,
             Err(outlet::Gone) => Some(End::Gone),
@@ -188,12 +205,14 @@ impl Admitted {
             let decoding = Decoding {
                 command,
                 sequence: &mut sequence,
+                session: &mut session,
                 sampler: &mut self.sampler,
                 text: &mut self.text,
                 budget: self.budget,
                 eos: &loaded.eos,
                 prefix,
                 shop,
+                rate: Rate::default(),
             };
             end = Some(decoding.run(&self.prompt, &mut decoded)?);
             if let Some(first) = decoded.first {
@@ -210,23 +229,24 @@ impl Admitted {
         };
         usage.completion_tokens = decoded.ids.len();
 
-        let Sequence { cache, fed, .. } = sequence;
+        let Sequence { cache, companion, fed, .. } = sequence;
         shop.board.now.context_tokens = fed.len();
-        if let Err(error) = model.prefix.store(fed, cache) {
+        let context = companion.and_then(Companion::into_context);
+        if let Err(error) = prefix.store(fed, cache, context) {
             tracing::warn!(request = command.id, %error, "the cache of a finished generation could not be kept");
         }
-        let (effective_mode, mode_reason) = effective_mode(request, model);
+        let told = session.finish(&timings, usage.completion_tokens);
+        shop.board.now.speculation = Some(Arc::new(speculation.state()));
         Ok(Summary {
             finish,
             usage,
             timings,
             mode: request.mode,
-            effective_mode,
-            mode_reason,
-            // Plain steps commit one token each.
-            accept_len: if decoded.forwards > 0 { 1.0 } else { 0.0 },
+            effective_mode: told.mode,
+            mode_reason: told.reason,
+            accept_len: told.accept_len,
             target_forwards: decoded.forwards,
-            speculation: None,
+            speculation: told.summary,
             seed: self.sampler.seed(),
             warnings: self.warnings,
             token_ids: if request.return_token_ids { decoded.ids } else { Vec::new() },
@@ -279,31 +299,5 @@ impl Admitted {
             Some(_) => FinishReason::Stop { matched },
             None => finish,
         }
-    }
-}
-
-/// Plain decoding is what runs; why, where something else was asked for.
-fn effective_mode(request: &Request, model: &Model) -> (Mode, Option<String>) {
-    let reason = match request.mode {
-        Mode::Baseline => None,
-        Mode::Auto => Some(match &model.drafter {
-            None => "no drafter is loaded with this model".to_owned(),
-            Some(drafter) => format!("speculation is not available yet, so the drafter `{drafter}` is not used"),
-        }),
-        other => Some(format!(
-            "`{}` is not available yet; plain decoding gives the same text",
-            name(other)
-        )),
-    };
-    (Mode::Baseline, reason)
-}
-
-fn name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Auto => "auto",
-        Mode::Baseline => "baseline",
-        Mode::Lookup => "lookup",
-        Mode::Dspark => "dspark",
-        Mode::Dflash => "dflash",
     }
 }

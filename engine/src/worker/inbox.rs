@@ -5,7 +5,9 @@ use super::{
     outlet,
 };
 use crate::telemetry::Board;
-use dspark_protocol::{ActiveRequest, Command, EngineError, Event, GenerateCommand, LoadCommand, LoadEvent, LoadStage, Result};
+use dspark_protocol::{
+    ActiveRequest, Command, EngineError, Event, ForceCommand, GenerateCommand, LoadCommand, LoadEvent, LoadStage, Result,
+};
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
@@ -20,6 +22,7 @@ pub(crate) enum Job {
     /// With its prompt, where that was encoded beforehand.
     Generate(Box<GenerateCommand>, Option<Result<Encoded>>),
     Load(LoadCommand),
+    Force(ForceCommand),
     Unload(oneshot::Sender<Result<()>>),
 }
 
@@ -143,7 +146,7 @@ impl Inbox {
         for (index, waiting) in self.waiting.iter().enumerate() {
             let ready = match (&waiting.job, &waiting.encoding) {
                 (Job::Load(_) | Job::Unload(_), _) => return (index == 0).then_some(0),
-                (Job::Generate(..), Progress::Short) => true,
+                (Job::Force(_), _) | (Job::Generate(..), Progress::Short) => true,
                 // Without a model it is refused.
                 (Job::Generate(..), Progress::Due) => self.encoder.is_none(),
                 (Job::Generate(..), Progress::UnderWay(encoded)) => encoded.get().is_some(),
@@ -159,7 +162,12 @@ impl Inbox {
     fn encode_ahead(&mut self) {
         let Some(encoder) = &self.encoder else { return };
         for waiting in &mut self.waiting {
-            let Job::Generate(command, _) = &mut waiting.job else { break };
+            let Job::Generate(command, _) = &mut waiting.job else {
+                if matches!(waiting.job, Job::Force(_)) {
+                    continue;
+                }
+                break;
+            };
             if matches!(waiting.encoding, Progress::Due) && self.desk.has_room() {
                 waiting.encoding = self.desk.begin(encoder, &mut command.request.prompt, &command.cancel);
             }
@@ -213,6 +221,9 @@ impl Inbox {
                 Job::Load(command) => {
                     let _ = command.events.send(LoadEvent::Failed(EngineError::Stopped));
                 }
+                Job::Force(command) => {
+                    let _ = command.done.send(Err(EngineError::Stopped));
+                }
                 Job::Unload(done) => {
                     let _ = done.send(Err(EngineError::Stopped));
                 }
@@ -249,6 +260,7 @@ impl Inbox {
                 });
                 Job::Load(command)
             }
+            Command::Force(command) => Job::Force(command),
             Command::Unload { done } => Job::Unload(done),
             Command::Shutdown => {
                 self.stopped = true;
@@ -257,7 +269,7 @@ impl Inbox {
         };
         let encoding = match &job {
             Job::Generate(command, _) => Progress::of(&command.request.prompt),
-            Job::Load(_) | Job::Unload(_) => Progress::Short,
+            Job::Load(_) | Job::Force(_) | Job::Unload(_) => Progress::Short,
         };
         self.waiting.push_back(Waiting { job, told: 0, encoding });
     }
@@ -273,6 +285,7 @@ impl Inbox {
                 Job::Load(command) if command.cancel.is_cancelled() => {
                     let _ = command.events.send(LoadEvent::Failed(EngineError::Cancelled));
                 }
+                Job::Force(command) if command.done.is_closed() => {}
                 _ => self.waiting.push_back(waiting),
             }
         }

@@ -1,15 +1,14 @@
 //! Loading a model beside the old one, and unloading. A load that fails or is cancelled leaves the old model in place.
 
-use super::{Engine, Model, Shop, panic_text, step::Sequence};
+use super::{Engine, Model, Options, Shop, panic_text, step::Sequence};
 use crate::{
     device,
     model::{Loaded, ModelLoader},
     prefix::PrefixStore,
     sample::{Place, Sampler},
+    speculate::Pair,
 };
-use dspark_protocol::{
-    EngineError, EngineState, LoadCommand, LoadEvent, LoadRequest, LoadStage, Mode, ModelInfo, PromptCodec, Result, Sampling,
-};
+use dspark_protocol::{EngineError, EngineState, LoadCommand, LoadEvent, LoadRequest, LoadStage, ModelInfo, PromptCodec, Result, Sampling};
 use mlx_rs::error::Exception;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -35,26 +34,27 @@ impl Engine {
             model,
             ..
         } = self;
-        let outcome = catch_unwind(AssertUnwindSafe(|| bring(command, loader.as_mut(), shop, began))).unwrap_or_else(|panic| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| bring(command, loader.as_mut(), shop, options, began))).unwrap_or_else(|panic| {
             let reason = panic_text(&*panic);
             tracing::warn!(model = command.request.name, reason, "a load panicked");
             Err(failure(&command.request, reason))
         });
         match outcome {
-            Ok((loaded, info)) => {
+            Ok((loaded, speculation, info)) => {
                 let info = Arc::new(info);
                 let codec: Box<dyn PromptCodec> = Box::new(loaded.tokenizer.clone());
                 *model = None;
                 *model = Some(Model {
                     loaded,
                     info: info.clone(),
-                    drafter: command.request.drafter.as_ref().map(|path| short_name(path)),
+                    speculation,
                     prefix: PrefixStore::new(options.prefix_slots),
                     chunks: options.chunks(),
                 });
                 released();
                 self.codec.store(Some(Arc::new(codec)));
                 self.shop.board.now.model = Some(info.clone());
+                self.shop.board.now.speculation = self.model.as_ref().map(|model| Arc::new(model.speculation.state()));
                 self.encode_ahead();
                 self.rest();
                 crate::exit::skip_destructors();
@@ -82,13 +82,21 @@ impl Engine {
         self.model = None;
         self.encode_ahead();
         self.shop.board.now.model = None;
+        self.shop.board.now.speculation = None;
         self.shop.board.now.last_decode_rate = None;
         released();
     }
 }
 
-fn bring(command: &LoadCommand, loader: &mut dyn ModelLoader, shop: &mut Shop, began: Instant) -> Result<(Loaded, ModelInfo)> {
+fn bring(
+    command: &LoadCommand,
+    loader: &mut dyn ModelLoader,
+    shop: &mut Shop,
+    options: &Options,
+    began: Instant,
+) -> Result<(Loaded, Pair, ModelInfo)> {
     let request = &command.request;
+    let machine = shop.board.now.machine.clone();
     let mut told: Option<(LoadStage, Instant)> = None;
     let mut report = |stage: LoadStage, done: u64, total: u64| {
         shop.inbox.drain(&mut shop.board);
@@ -106,7 +114,7 @@ fn bring(command: &LoadCommand, loader: &mut dyn ModelLoader, shop: &mut Shop, b
     if command.cancel.is_cancelled() {
         return Err(EngineError::Cancelled);
     }
-    let loaded = loader.load(request, &mut report, &command.cancel)?;
+    let mut loaded = loader.load(request, &mut report, &command.cancel)?;
     let window = window(request, loaded.facts.max_context)?;
     if request.warm_up {
         report(LoadStage::WarmingUp, 0, 0);
@@ -118,18 +126,22 @@ fn bring(command: &LoadCommand, loader: &mut dyn ModelLoader, shop: &mut Shop, b
     if command.cancel.is_cancelled() {
         return Err(EngineError::Cancelled);
     }
+    let drafter = loaded.drafter.as_ref();
+    let curves = options
+        .calibration
+        .curves(&*loaded.target, drafter, request, &machine, || report(LoadStage::Calibrating, 0, 0));
+    let speculation = Pair::new(request, drafter, loaded.drafter_refused.take(), curves);
     let info = ModelInfo {
         name: request.name.clone(),
         path: request.path.clone(),
-        // What runs: drafters and lookup are not available yet, and every answer says so.
-        mode: Mode::Baseline,
-        drafter: None,
+        // What runs.
+        mode: speculation.state().mode,
         context_window: window,
         loaded_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         load_seconds: began.elapsed().as_secs_f64(),
         ..loaded.facts.clone()
     };
-    Ok((loaded, info))
+    Ok((loaded, speculation, info))
 }
 
 /// The window to serve: what was asked for, never silently less.
@@ -151,7 +163,7 @@ fn warm_up(loaded: &Loaded) -> std::result::Result<(), Exception> {
     let target = &*loaded.target;
     let sampler =
         Sampler::new(&Sampling::default(), &[], target.vocab(), Place::current()).map_err(|error| Exception::custom(error.to_string()))?;
-    let mut sequence = Sequence::new(target, target.new_cache(), Vec::new(), false);
+    let mut sequence = Sequence::new(target, target.new_cache(), None, Vec::new(), false);
     let prompt: Vec<u32> = (0..WARM_UP_PROMPT.min(target.vocab())).map(|id| id as u32).collect();
     let mut drawn = sequence.first(&prompt, &sampler)?;
     for _ in 0..WARM_UP_STEPS {
@@ -173,8 +185,4 @@ fn failure(request: &LoadRequest, reason: impl Into<String>) -> EngineError {
         model: request.name.clone(),
         reason: reason.into(),
     }
-}
-
-fn short_name(path: &std::path::Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

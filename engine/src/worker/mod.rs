@@ -20,7 +20,7 @@ mod generate;
 mod inbox;
 mod load;
 mod outlet;
-mod step;
+pub(crate) mod step;
 mod text;
 
 use crate::{
@@ -30,11 +30,12 @@ use crate::{
     model::{Loaded, ModelLoader},
     prefix::PrefixStore,
     sample::Place,
+    speculate::{Pair, calibrate::Calibration, forcing},
     telemetry::Board,
 };
 use arc_swap::ArcSwapOption;
 use chunk::Chunks;
-use dspark_protocol::{EngineState, ModelInfo, PromptCodec, Snapshot, Worker};
+use dspark_protocol::{EngineError, EngineState, ForceCommand, ForcingReport, ModelInfo, PromptCodec, Result, Snapshot, Worker};
 use encode::Encoder;
 use inbox::{Inbox, Job};
 use mlx_rs::memory;
@@ -48,8 +49,8 @@ use std::{
 struct Model {
     loaded: Loaded,
     info: Arc<ModelInfo>,
-    /// What was asked for along with it.
-    drafter: Option<String>,
+    /// How it speculates.
+    speculation: Pair,
     prefix: PrefixStore,
     chunks: Chunks,
 }
@@ -75,6 +76,7 @@ pub(crate) struct Options {
     prefix_slots: usize,
     prefill_chunk: Option<usize>,
     place: Option<Place>,
+    calibration: Calibration,
 }
 
 pub(crate) struct Engine {
@@ -107,6 +109,7 @@ impl Engine {
                 prefix_slots: options.prefix_slots,
                 prefill_chunk: options.prefill_chunk,
                 place: options.place,
+                calibration: options.calibration,
             },
         })
     }
@@ -135,6 +138,11 @@ impl Engine {
                     continue;
                 }
                 Job::Load(command) => self.load(&command),
+                Job::Force(command) => {
+                    let answer = self.force(&command);
+                    self.rest();
+                    let _ = command.done.send(answer);
+                }
                 Job::Unload(done) => {
                     self.unload();
                     self.rest();
@@ -146,6 +154,41 @@ impl Engine {
         self.unload();
         self.shop.inbox.refuse_all(&mut self.shop.board);
         self.shop.board.enter(EngineState::Stopped);
+    }
+
+    /// Scores an emitted text again, taking in commands between its steps.
+    fn force(&mut self, command: &ForceCommand) -> Result<ForcingReport> {
+        let (shop, model) = (&mut self.shop, self.model.as_ref().ok_or(EngineError::NoModel)?);
+        let (target, total) = (&*model.loaded.target, command.prompt.len() + command.emitted.len());
+        let known = command
+            .prompt
+            .iter()
+            .chain(&command.emitted)
+            .all(|&id| (id as usize) < target.vocab());
+        if command.prompt.is_empty() || !known || total > target.max_context() {
+            return Err(EngineError::BadRequest(format!(
+                "a text of {total} tokens cannot be scored: it needs a prompt, ids of this model's vocabulary, and at most {} tokens",
+                target.max_context()
+            )));
+        }
+        let mut processed = 0;
+        let mut more = || {
+            processed += 1;
+            shop.inbox.drain(&mut shop.board);
+            shop.board.progress(EngineState::Prefilling {
+                processed,
+                total: command.emitted.len(),
+            });
+            !command.done.is_closed() && !shop.inbox.stopped()
+        };
+        let scored = catch_unwind(AssertUnwindSafe(|| {
+            forcing::force(target, &command.prompt, &command.emitted, None, &mut more)
+        }));
+        match scored {
+            Ok(Ok(report)) => Ok(report),
+            Ok(Err(error)) => Err(decode::compute(error)),
+            Err(panic) => Err(EngineError::Compute(panic_text(&*panic))),
+        }
     }
 
     /// Finishes what the last generation left lazy.

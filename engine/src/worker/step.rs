@@ -1,13 +1,15 @@
-//! The device's side of a generation: chunked prefill, then steps that are scheduled before they are read.
+//! The device's side of a generation: chunked prefill, steps that are scheduled before they are read, and verifies of
+//! several rows. The drafter's context, where there is one, follows the target's cache token by token.
 
 use crate::{
     sample::{
         Sampler,
         logprobs::{self, Logprobs},
     },
-    target::{Cache, Logits, Rows, Target},
+    speculate::Companion,
+    target::{Cache, Logits, Output, Rows, Target},
 };
-use mlx_rs::{Array, Dtype, error::Exception, memory, transforms};
+use mlx_rs::{Array, Dtype, error::Exception, memory, ops::indexing::TryIndexOp, transforms};
 
 /// Prompt tokens after which MLX's spare buffers are given back; small chunks reuse them until then.
 const RELEASE_EVERY: usize = 2048;
@@ -38,19 +40,27 @@ impl Drawn {
 pub(crate) struct Sequence<'a> {
     target: &'a dyn Target,
     pub(crate) cache: Box<dyn Cache>,
+    pub(crate) companion: Option<Companion<'a>>,
     /// The tokens that the cache holds, in order.
     pub(crate) fed: Vec<u32>,
     keep_logits: bool,
     /// Generated tokens drawn so far.
-    drawn: u64,
+    pub(crate) drawn: u64,
 }
 
 impl<'a> Sequence<'a> {
-    /// A sequence whose cache already holds `fed`.
-    pub(crate) fn new(target: &'a dyn Target, cache: Box<dyn Cache>, fed: Vec<u32>, keep_logits: bool) -> Self {
+    /// A sequence whose cache already holds `fed`, and its companion's context too.
+    pub(crate) fn new(
+        target: &'a dyn Target,
+        cache: Box<dyn Cache>,
+        companion: Option<Companion<'a>>,
+        fed: Vec<u32>,
+        keep_logits: bool,
+    ) -> Self {
         Self {
             target,
             cache,
+            companion,
             fed,
             keep_logits,
             drawn: 0,
@@ -60,7 +70,10 @@ impl<'a> Sequence<'a> {
     /// Feeds tokens whose logits nobody needs, and waits: memory stays bounded and others get a turn.
     pub(crate) fn prefill(&mut self, tokens: &[u32]) -> Result<(), Exception> {
         self.forward(&ids(tokens), Logits::None)?;
-        transforms::eval(self.cache.arrays())?;
+        if let Some(companion) = &mut self.companion {
+            companion.flush()?;
+        }
+        transforms::eval(self.arrays())?;
         let before = self.fed.len() / RELEASE_EVERY;
         self.fed.extend(tokens);
         if self.fed.len() / RELEASE_EVERY > before {
@@ -83,13 +96,81 @@ impl<'a> Sequence<'a> {
         self.draw(logits, sampler)
     }
 
+    /// Feeds a known token and schedules the draw of the next.
+    pub(crate) fn step_known(&mut self, token: u32, sampler: &Sampler) -> Result<Drawn, Exception> {
+        let logits = self.forward(&ids(&[token]), Logits::All)?;
+        self.fed.push(token);
+        self.draw(logits, sampler)
+    }
+
     /// Names a token that [`Self::step`] has fed.
     pub(crate) fn was_fed(&mut self, token: u32) {
         self.fed.push(token);
     }
 
+    /// Feeds the rows of a round, `[1, w]`: the newest token and what is guessed to follow. Of a tree with `parents` as
+    /// in [`Rows`]. Nothing is committed before [`Self::keep`] or [`Self::keep_path`].
+    pub(crate) fn verify(&mut self, tokens: &Array, parents: Option<&[i32]>) -> Result<Output, Exception> {
+        let rows = Rows {
+            tokens,
+            parents,
+            logits: Logits::All,
+            taps: self.taps(),
+        };
+        self.target.forward(&rows, &mut *self.cache)
+    }
+
+    /// Commits the first rows of a verify of `width` rows; `kept` are their tokens.
+    pub(crate) fn keep(&mut self, kept: &[u32], width: usize, features: Option<Array>) -> Result<(), Exception> {
+        self.cache.trim(width - kept.len())?;
+        self.fed.extend(kept);
+        let rows = kept.len() as i32;
+        self.follow(features, |features| features.try_index((.., ..rows, ..)))
+    }
+
+    fn follow(&mut self, features: Option<Array>, cut: impl FnOnce(&Array) -> Result<Array, Exception>) -> Result<(), Exception> {
+        match (&mut self.companion, features) {
+            (Some(companion), Some(features)) => companion.take(cut(&features)?),
+            (Some(_), None) => Err(Exception::custom("the target gave no features for the drafter's taps")),
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// Lets the device take in what a round has committed, before the host turns to the text.
+    pub(crate) fn schedule(&mut self) -> Result<(), Exception> {
+        let Some(companion) = &mut self.companion else { return Ok(()) };
+        companion.flush()?;
+        transforms::async_eval(companion.arrays())
+    }
+
+    /// Forgets every token after the first `len`.
+    pub(crate) fn rewind_to(&mut self, len: usize) -> Result<(), Exception> {
+        self.cache.trim(self.cache.len().saturating_sub(len))?;
+        self.fed.truncate(len);
+        match &mut self.companion {
+            Some(companion) => companion.rewind_to(len),
+            None => Ok(()),
+        }
+    }
+
+    /// Everything that a pause in the work has to evaluate.
+    pub(crate) fn arrays(&self) -> Vec<&Array> {
+        let own = self.companion.iter().flat_map(Companion::arrays);
+        self.cache.arrays().into_iter().chain(own).collect()
+    }
+
+    fn taps(&self) -> &'a [usize] {
+        self.companion.as_ref().map_or(&[], Companion::taps)
+    }
+
     fn forward(&mut self, tokens: &Array, logits: Logits) -> Result<Option<Array>, Exception> {
-        Ok(self.target.forward(&Rows::chain(tokens, logits), &mut *self.cache)?.logits)
+        let rows = Rows {
+            taps: self.taps(),
+            ..Rows::chain(tokens, logits)
+        };
+        let output = self.target.forward(&rows, &mut *self.cache)?;
+        self.follow(output.features, |features| Ok(features.clone()))?;
+        Ok(output.logits)
     }
 
     fn draw(&mut self, logits: Option<Array>, sampler: &Sampler) -> Result<Drawn, Exception> {
@@ -107,6 +188,7 @@ impl<'a> Sequence<'a> {
     }
 }
 
-fn ids(tokens: &[u32]) -> Array {
+/// `[1, T]`.
+pub(crate) fn ids(tokens: &[u32]) -> Array {
     Array::from_slice(tokens, &[1, tokens.len() as i32])
 }

@@ -26,12 +26,12 @@ impl TextOut {
     }
 
     /// The delta that this token completes, and the stop string it completes.
-    pub(crate) fn push(&mut self, id: u32, logprobs: Option<Logprobs>) -> (TextDelta, Option<String>) {
+    pub(crate) fn push(&mut self, id: u32, logprobs: Option<Logprobs>, source: Source) -> (TextDelta, Option<String>) {
         let text = self.detokenizer.push(id);
         let scanned = self.stop.push(&text);
         let delta = TextDelta {
             text: scanned.text,
-            tokens: vec![self.info(id, logprobs)],
+            tokens: vec![self.info(id, logprobs, source)],
         };
         (delta, scanned.matched)
     }
@@ -46,7 +46,7 @@ impl TextOut {
         (scanned.text, scanned.matched)
     }
 
-    fn info(&self, id: u32, logprobs: Option<Logprobs>) -> TokenInfo {
+    fn info(&self, id: u32, logprobs: Option<Logprobs>, source: Source) -> TokenInfo {
         let bytes = self.tokenizer.token_bytes(id);
         let top = logprobs.iter().flat_map(|logprobs| &logprobs.top).map(|&(id, logprob)| {
             let bytes = self.tokenizer.token_bytes(id);
@@ -60,7 +60,7 @@ impl TextOut {
         TokenInfo {
             id,
             text: String::from_utf8_lossy(&bytes).into_owned(),
-            source: Source::Target,
+            source,
             logprob: logprobs.as_ref().map(|logprobs| logprobs.chosen),
             top: top.collect(),
             bytes,

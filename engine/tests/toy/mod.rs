@@ -237,6 +237,8 @@ impl ModelLoader for ToyLoader {
         let tokenizer = Tokenizer::load(folder.path())?;
         Ok(Loaded {
             target: Box::new(toy),
+            drafter: None,
+            drafter_refused: None,
             tokenizer,
             eos: vec![EOS],
             facts: ModelInfo {

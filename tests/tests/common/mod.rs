@@ -1,9 +1,43 @@
 //! What several tests need.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, dead_code)]
 
+use dspark_engine::hub::{self, Hub, Job};
 use mlx_rs::{Array, Dtype};
 use serde_json::{Map, Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// A recorded prompt of the starter model, with what it wrote greedily.
+pub(crate) struct Prompt {
+    pub(crate) ids: Vec<u32>,
+    pub(crate) kind: String,
+    pub(crate) recorded: Vec<u32>,
+    pub(crate) margins: Vec<f64>,
+}
+
+pub(crate) fn ids(value: &Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+}
+
+/// The twelve prompts of `golden-exact.json`.
+pub(crate) fn prompts() -> Vec<Prompt> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/models/golden-exact.json");
+    let golden: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let prompt = |prompt: &Value| Prompt {
+        ids: ids(&prompt["prompt_ids"]),
+        kind: prompt["cat"].as_str().unwrap().to_owned(),
+        recorded: ids(&prompt["ids"]),
+        margins: prompt["margins"].as_array().unwrap().iter().map(|m| m.as_f64().unwrap()).collect(),
+    };
+    golden["prompts"].as_array().unwrap().iter().map(prompt).collect()
+}
+
+/// The folder of the starter model, fetched and converted at the first call.
+pub(crate) fn folder() -> PathBuf {
+    let found = hub::block_on(Hub::from_env().starter(&Job::silent())).unwrap();
+    found
+        .unwrap_or_else(|error| panic!("these tests need the starter model: {error}"))
+        .path
+}
 
 /// The conversion that `golden.json` was made from: every matrix to bf16, then to 8 bit in groups of 64.
 pub(crate) fn requantized(from: &Path, to: &Path) {
