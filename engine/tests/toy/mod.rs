@@ -369,6 +369,8 @@ pub fn request(ids: Vec<u32>, max_tokens: usize) -> Request {
         prompt: Prompt::Tokens(ids),
         return_token_ids: true,
         ignore_eos: true,
+        // The toy repeats itself; what is counted in forwards and events here is one token each.
+        mode: Mode::Baseline,
         ..Request::chat("test", Vec::new(), max_tokens)
     }
 }
