@@ -5,10 +5,12 @@
 use std::{
     collections::HashMap,
     hash::{BuildHasherDefault, Hasher},
+    num::NonZeroU32,
 };
 
-/// History beyond this loses its older half, so that memory stays bounded (about 16 MiB of index at the limit).
-const MAX_TOKENS: usize = 1 << 18;
+/// History beyond this loses its older half, so that memory stays bounded: hash maps of 2^18 places hold so many
+/// entries (9 MiB for two lengths).
+const MAX_TOKENS: usize = (1 << 18) / 8 * 7;
 /// Matched tokens from which a draft grows beyond the base length.
 const DEEP: usize = 8;
 /// Long drafts in a row of which less than half was taken, before they stop.
@@ -48,8 +50,8 @@ impl LookupOptions {
 /// Where an n-gram ended, by index of the token after it.
 #[derive(Debug, Clone, Copy)]
 struct Ends {
-    latest: u32,
-    previous: Option<u32>,
+    latest: NonZeroU32,
+    previous: Option<NonZeroU32>,
 }
 
 /// Keys are hashes already.
@@ -139,10 +141,10 @@ impl Lookup {
     fn push(&mut self, token: u32) {
         self.tokens.push(token);
         let end = self.tokens.len();
+        let Some(latest) = NonZeroU32::new(end as u32) else { return };
         for (n, ends) in (self.options.min_n..).zip(&mut self.ends) {
             if n <= end {
                 let key = key(&self.tokens[end - n..]);
-                let latest = end as u32;
                 ends.entry(key)
                     .and_modify(|ends| {
                         *ends = Ends {
@@ -183,7 +185,8 @@ impl Lookup {
         let end = self.tokens.len();
         let suffix = &self.tokens[end - n..];
         let ends = self.ends[n - self.options.min_n].get(&key(suffix))?;
-        let start = if ends.latest as usize == end { ends.previous? } else { ends.latest } as usize;
+        let latest = ends.latest.get() as usize;
+        let start = if latest == end { ends.previous?.get() as usize } else { latest };
         // Another n-gram may have the same key.
         (self.tokens[start - n..start] == *suffix).then_some(start)
     }

@@ -1,5 +1,6 @@
 //! Running estimates: how many drafts survive, and how long rounds take against the model.
 
+use crate::cost::expected;
 use std::collections::BTreeMap;
 
 /// Chance of survival assumed before anything is seen, and the number of observations that it counts for.
@@ -13,6 +14,8 @@ const ALPHA_PARKED: f64 = 0.15;
 const CARRIED: f64 = 12.0;
 /// Observations after which the estimate is believed; before, a decision waits until it leaves no doubt.
 const ENOUGH: usize = 24;
+/// Weight of a new round's reach.
+const REACH_ALPHA: f64 = 0.05;
 /// Standard errors of a doubt.
 const DOUBT: f64 = 1.5;
 const DOUBT_PARKED: f64 = 1.0;
@@ -24,6 +27,9 @@ pub(super) struct Acceptance {
     /// Observations that `p` counts for.
     weight: f64,
     seen: usize,
+    /// Levels beyond the first that a round offers, as a share of its cap's: less than 1 for trees, whose nodes share
+    /// levels, and where confidence cuts.
+    reach: f64,
 }
 
 impl Default for Acceptance {
@@ -32,6 +38,7 @@ impl Default for Acceptance {
             p: PRIOR,
             weight: PRIOR_WEIGHT,
             seen: 0,
+            reach: 1.0,
         }
     }
 }
@@ -59,13 +66,24 @@ impl Acceptance {
         (self.p - DOUBT_PARKED * self.error()).max(0.0)
     }
 
+    /// Tokens that a round of this cap commits on average at this survival.
+    pub(super) fn expected(&self, p: f64, cap: usize) -> f64 {
+        let levels = cap.min(1) as f64 + cap.saturating_sub(1) as f64 * self.reach;
+        let whole = levels as usize;
+        expected(p, whole) + levels.fract() * p.powi(whole as i32 + 1)
+    }
+
     fn error(&self) -> f64 {
         (self.p * (1.0 - self.p) / (self.weight + 1.0)).sqrt()
     }
 
     /// Each accepted draft is a success; the first rejected one a failure. Where all were taken, what would have come
     /// next is unknown, so nothing is counted for it.
-    pub(super) fn observe(&mut self, drafted: usize, accepted: usize, parked: bool) {
+    pub(super) fn observe(&mut self, cap: usize, drafted: usize, accepted: usize, parked: bool) {
+        if cap > 1 && drafted > 0 {
+            let reach = (drafted - 1) as f64 / (cap - 1) as f64;
+            self.reach += REACH_ALPHA * (reach.min(1.0) - self.reach);
+        }
         let alpha = if parked { ALPHA_PARKED } else { ALPHA };
         let failures = usize::from(accepted < drafted);
         let outcomes = std::iter::repeat_n(1.0, accepted.min(drafted)).chain(std::iter::repeat_n(0.0, failures));

@@ -59,12 +59,14 @@ pub struct Plan {
 /// How a round went.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Round {
-    /// As planned; 0 for a plain step.
+    /// Drafts asked for: the plan's cap, or fewer where the text may not get that long; of a tree, its nodes. 0 for a
+    /// plain step.
     pub cap: usize,
-    /// Drafts verified; fewer than the cap after truncation by confidence or by the token budget. Of a tree, its depth.
+    /// Drafts verified: fewer than asked for where confidence cuts; of a tree, its depth.
     pub drafted: usize,
     pub accepted: usize,
-    /// Wall-clock time, where it says something (not for a first round that compiled kernels).
+    /// Wall-clock time, where it is that of a round of this cap: not of a first round that compiles kernels, nor of a
+    /// chain that was cut.
     pub ms: Option<f64>,
     /// Tokens in the target's cache before it.
     pub depth: usize,
@@ -134,7 +136,7 @@ impl Controller {
                 rounds: 1,
             },
             since_pick: 0,
-            until_probe: 0,
+            until_probe: PROBE_FARTHEST,
             depth,
         };
         controller.begin(depth);
@@ -163,7 +165,11 @@ impl Controller {
             self.cap = self.resting;
         }
         self.acceptance.doubt();
-        self.until_probe = 0;
+        if self.hopeless() {
+            self.until_probe = self.until_probe.clamp(1, PROBE_FARTHEST);
+        } else {
+            self.until_probe = 0;
+        }
         self.settle();
     }
 
@@ -224,12 +230,9 @@ impl Controller {
     /// Takes note of a round that was planned here.
     pub fn record(&mut self, round: &Round) {
         self.depth = round.depth;
-        self.acceptance.observe(round.drafted, round.accepted, self.cap == 0);
+        self.acceptance.observe(round.cap, round.drafted, round.accepted, self.cap == 0);
         if let (Some(cost), Some(ms)) = (&self.cost, round.ms.filter(|ms| ms.is_finite() && *ms > 0.0)) {
-            // A shortened round says nothing about its cap's time.
-            if round.cap == 0 || round.drafted == round.cap {
-                self.times.observe(round.cap, ms, cost.round_ms(round.cap, round.depth));
-            }
+            self.times.observe(round.cap, ms, cost.round_ms(round.cap, round.depth));
         }
         self.times.age(round.cap);
         self.until_probe = self.until_probe.saturating_sub(1);
@@ -263,9 +266,7 @@ impl Controller {
 
     /// Whether no text could make drafting pay.
     fn hopeless(&self) -> bool {
-        let Some(cost) = &self.cost else { return false };
-        self.candidates()
-            .all(|cap| expected(BEST_TEXT, cap) * self.ms(0, cost) < MARGIN * self.ms(cap, cost))
+        self.cost.is_some() && self.candidates().all(|cap| self.rate_at(cap, BEST_TEXT) < MARGIN * self.rate(0))
     }
 
     /// What may be chosen beside plain steps.
@@ -319,7 +320,9 @@ impl Controller {
     }
 
     fn rate_at(&self, cap: usize, p: f64) -> f64 {
-        self.cost.as_ref().map_or(1.0, |cost| 1e3 * expected(p, cap) / self.ms(cap, cost))
+        self.cost
+            .as_ref()
+            .map_or(1.0, |cost| 1e3 * self.acceptance.expected(p, cap) / self.ms(cap, cost))
     }
 
     fn ms(&self, cap: usize, cost: &CostModel) -> f64 {
