@@ -1,6 +1,6 @@
 use crate::{
-    EngineError, Event, ForcingReport, LoadEvent, LoadRequest, Message, Prompt, Request, Result, RoundRing, SamplingDefaults, Snapshot,
-    TemplateOptions,
+    EngineError, Event, ForcingReport, LoadEvent, LoadRequest, Message, OutputSyntax, Prompt, Request, Result, RoundRing, SamplingDefaults,
+    Snapshot, TemplateOptions,
 };
 use arc_swap::ArcSwapOption;
 use std::sync::{
@@ -25,6 +25,10 @@ pub trait PromptCodec: Send + Sync {
     /// The sampling that the checkpoint recommends.
     fn recommended(&self) -> SamplingDefaults {
         SamplingDefaults::default()
+    }
+    /// How the model marks its reasoning and its tool calls.
+    fn output_syntax(&self) -> OutputSyntax {
+        OutputSyntax::default()
     }
 }
 

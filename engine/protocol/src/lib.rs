@@ -10,6 +10,7 @@ mod error;
 mod event;
 mod handle;
 mod message;
+mod output;
 mod request;
 mod snapshot;
 mod speculation;
@@ -18,6 +19,7 @@ pub use error::{EngineError, Result};
 pub use event::{Event, FinishReason, LoadEvent, LoadStage, Source, Summary, TextDelta, Timings, TokenInfo, TopToken, Usage};
 pub use handle::{Command, EngineHandle, ForceCommand, GenerateCommand, Generation, LoadCommand, Loading, PromptCodec, Worker, channel};
 pub use message::{Message, Role, ToolCall};
+pub use output::{OutputSyntax, ReasoningSyntax, ToolSyntax};
 pub use request::{LoadRequest, Mode, Prompt, Request, Sampling, SamplingDefaults, TemplateOptions};
 pub use snapshot::{ActiveRequest, EngineState, MachineInfo, Memory, ModelInfo, RoundRecord, RoundRing, Snapshot, Totals};
 pub use speculation::{

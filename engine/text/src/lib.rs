@@ -3,6 +3,7 @@
 //! * [`Tokenizer`]: reads a model folder; encodes plain text and conversations; decodes.
 //! * [`Detokenizer`]: ids to text as they come, exact to the byte.
 //! * [`StopScanner`]: stop strings in text that arrives in pieces.
+//! * [`output::Splitter`]: reasoning, answer and tool calls told apart.
 //! * [`TemplateFacts`]: what a chat template can do.
 //! * [`normalize`]: conversations as templates accept them.
 
@@ -17,6 +18,7 @@ mod facts;
 mod files;
 mod matcher;
 mod messages;
+pub mod output;
 mod provenance;
 mod stop;
 mod template;

@@ -7,9 +7,10 @@ use crate::{
     facts,
     files::Folder,
     matcher::{Entry, Guard},
+    output,
     template::python::{Clock, system_clock},
 };
-use dspark_protocol::{EngineError, Message, Prompt, PromptCodec, SamplingDefaults, TemplateOptions};
+use dspark_protocol::{EngineError, Message, OutputSyntax, Prompt, PromptCodec, SamplingDefaults, TemplateOptions};
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, HashMap},
@@ -40,6 +41,7 @@ struct Inner {
     /// A broken template does not keep a model from completing plain text.
     renderer: Result<Option<Renderer>>,
     facts: TemplateFacts,
+    syntax: OutputSyntax,
 }
 
 /// The parts of `tokenizer.json` that are read besides by the library; not its vocabulary.
@@ -126,6 +128,7 @@ impl Tokenizer {
             has_template: matches!(renderer, Ok(Some(_))),
             ..TemplateFacts::default()
         };
+        let mut syntax = OutputSyntax::default();
         if let Ok(Some(renderer)) = &renderer
             && !facts::is_hopeless(renderer, &folder.specials)
         {
@@ -134,6 +137,8 @@ impl Tokenizer {
             let seen = Encoder::new(&entries, unknown);
             raise(&mut entries, Guard::Inner, &seen, &inner);
             raise(&mut entries, Guard::Turn, &seen, &turns);
+            let sources: Vec<&str> = folder.templates.values().map(String::as_str).collect();
+            syntax = output::of_template(&inner, &sources.concat());
         }
 
         let bos_id = bos(&hf, &folder)?;
@@ -155,6 +160,7 @@ impl Tokenizer {
             vocab_size: highest.map_or(0, |id| id as usize + 1),
             renderer,
             facts,
+            syntax,
             folder,
             hf,
         })))
@@ -270,6 +276,11 @@ impl Tokenizer {
         &self.0.facts
     }
 
+    /// How the model marks its reasoning and its tool calls, as its template shows.
+    pub fn output_syntax(&self) -> OutputSyntax {
+        self.0.syntax
+    }
+
     pub(crate) fn spelling(&self) -> &Spelling {
         &self.0.spelling
     }
@@ -328,6 +339,10 @@ impl PromptCodec for Tokenizer {
 
     fn recommended(&self) -> SamplingDefaults {
         self.recommended_sampling()
+    }
+
+    fn output_syntax(&self) -> OutputSyntax {
+        self.output_syntax()
     }
 }
 
