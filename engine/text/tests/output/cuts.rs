@@ -181,7 +181,7 @@ fn any_options() -> impl Strategy<Value = SplitterOptions> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn any_text_any_cuts(text in soup(), options in any_options(), cuts in prop::collection::vec(0..400usize, 0..6)) {
