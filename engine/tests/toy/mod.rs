@@ -244,22 +244,34 @@ impl ModelLoader for ToyLoader {
             facts: ModelInfo {
                 name: request.name.clone(),
                 path: request.path.clone(),
-                model_type: "toy".into(),
-                quantization: "f32".into(),
-                drafter: None,
-                mode: Mode::Auto,
-                parameters: 0,
                 weight_bytes: self.ballast as u64,
-                kv_bytes_per_token: 64,
                 context_window: self.max_context,
                 max_context: self.max_context,
-                has_chat_template: true,
-                supports_thinking: false,
-                supports_tools: false,
-                loaded_at: 0,
-                load_seconds: 0.0,
+                ..facts()
             },
         })
+    }
+}
+
+/// What a toy tells of itself.
+pub fn facts() -> ModelInfo {
+    ModelInfo {
+        name: "toy".into(),
+        path: "toy".into(),
+        model_type: "toy".into(),
+        quantization: "f32".into(),
+        drafter: None,
+        mode: Mode::Auto,
+        parameters: 0,
+        weight_bytes: 0,
+        kv_bytes_per_token: 64,
+        context_window: 4096,
+        max_context: 4096,
+        has_chat_template: true,
+        supports_thinking: false,
+        supports_tools: false,
+        loaded_at: 0,
+        load_seconds: 0.0,
     }
 }
 
