@@ -486,6 +486,11 @@ fn dflash(top: Fields<'_>, class: Class, tensors: &Tensors) -> Result<DrafterSpe
 
 /// Sizes of DSpine's injections: the weights' own, else as SpecForge or vLLM spell them.
 fn injection(top: Fields<'_>, spec: &DrafterSpec, tensors: &Tensors) -> Result<InjectionSpec> {
+    if !tensors.has("transfer_codes") {
+        return Err(DrafterError::Unsupported(
+            "it is a DSpine head without its token codes (`transfer_codes`): get the file that holds them".into(),
+        ));
+    }
     let empty = Map::new();
     let config = top.object("dspine_config").unwrap_or(Fields(&empty));
     let size = |stored: Option<usize>, keys: [&str; 2], default: usize| -> Result<usize> {
@@ -509,11 +514,6 @@ fn injection(top: Fields<'_>, spec: &DrafterSpec, tensors: &Tensors) -> Result<I
     }
     if found.top_k > spec.vocab {
         return Err(DrafterError::Config(format!("`top_k` {} is above the vocabulary", found.top_k)));
-    }
-    if !tensors.has("transfer_codes") {
-        return Err(DrafterError::Unsupported(
-            "it is a DSpine head without its token codes (`transfer_codes`): get the file that holds them".into(),
-        ));
     }
     Ok(found)
 }

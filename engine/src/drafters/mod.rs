@@ -8,7 +8,7 @@
 //! | `files`, `gguf`, `nvfp4`, `reader` | tensors on disk, as stored; decoding; quantizing at load |
 //! | `context` | keys and values of the committed text |
 //! | `layer`, `conv`, `injection` | one backbone layer, and what DSpine adds after each |
-//! | `drafter`, `chain`, `selector`, `sampled` | block forward, and from hidden rows to proposed tokens |
+//! | `drafter`, `chain`, `selector`, `sampled`, `tree` | block forward, and from hidden rows to proposed tokens |
 //! | `bind` | what a drafter borrows of its target |
 //! | `probe` | what is accepted, measured and proved on real prompts |
 
@@ -32,6 +32,7 @@ mod sampled;
 mod selector;
 mod spec;
 mod speculators;
+mod tree;
 
 pub use bind::Ends;
 pub use chain::{Chain, Proposal, Step};

@@ -5,6 +5,7 @@
 mod dspine;
 mod refusals;
 mod sampled;
+mod tree;
 
 use dspark_engine::{
     drafters::{BlockMask, Context, Drafter, DrafterOptions, Ends, Family},

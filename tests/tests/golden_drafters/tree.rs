@@ -69,7 +69,11 @@ fn a_lattice_gives_its_likeliest_paths() {
                     });
                     let row = wide(&scores[(slot * k + index) * k..][..k]);
                     let log = log_sum_exp(&row);
-                    candidates[slot * k..][..k].iter().zip(row).map(|(id, score)| (*id, score - log)).collect()
+                    candidates[slot * k..][..k]
+                        .iter()
+                        .zip(row)
+                        .map(|(id, score)| (*id, score - log))
+                        .collect()
                 };
                 let tree = case.drafter.tree(&anchor, nodes, context).unwrap();
                 let scores = Scores {
@@ -86,7 +90,10 @@ fn a_lattice_gives_its_likeliest_paths() {
 /// are scored by base logits and the Markov term, with the chain's mass beyond them.
 #[test]
 fn a_markov_head_gives_its_likeliest_paths() {
-    let with_markov = DSPARK.map(Case::open).into_iter().filter(|case| case.drafter.tree_refusal().is_none());
+    let with_markov = DSPARK
+        .map(Case::open)
+        .into_iter()
+        .filter(|case| case.drafter.tree_refusal().is_none());
     let mut branched = 0;
     for case in with_markov {
         if case.name == "prismml-gguf-logsnr" || case.name == "modelopt-nvfp4" {
@@ -120,7 +127,10 @@ fn a_markov_head_gives_its_likeliest_paths() {
                 let row = corrected(slot, previous);
                 let columns = best(&row);
                 previous = target(columns[0]);
-                let beyond: f64 = (0..row.len()).filter(|column| !columns.contains(column)).map(|column| row[column].exp()).sum();
+                let beyond: f64 = (0..row.len())
+                    .filter(|column| !columns.contains(column))
+                    .map(|column| row[column].exp())
+                    .sum();
                 (columns, beyond)
             })
             .collect();

@@ -260,6 +260,9 @@ fn dspine_is_causal_and_sized_by_its_weights() {
     ];
     let injection = spec_of(&config, &tensors(&stored)).unwrap().injection.unwrap();
     assert_eq!((injection.rank, injection.message), (32, 8));
+    let wide = with(config, json!({"dspine_config": {"transfer_dim": 65}}));
+    let message = spec_of(&wide, &tensors(&[codes])).unwrap_err().to_string();
+    assert!(message.contains("transfer rank of 65 is above 64"), "{message}");
 }
 
 #[test]
