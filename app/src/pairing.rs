@@ -201,6 +201,7 @@ pub(crate) fn apply(hub: &Hub, wish: &Wish, request: &mut LoadRequest) -> Result
     request.mode = wish.mode;
     request.drafter_bits = wish.bits;
     request.drafter = pairing.drafter.map(|drafter| drafter.path);
+    request.drafter_required = wish.drafter.is_some() || DrafterKind::of_mode(wish.mode).is_some();
     Ok(pairing.note)
 }
 

@@ -196,6 +196,12 @@ fn a_load_is_told_everything() {
     });
     assert!(found.drafter.unwrap().ends_with("z-lab_Qwen3-4B-DFlash-b16"));
     assert_eq!((found.drafter_bits, found.mode), (Some(0), Mode::Auto));
+    assert!(!found.drafter_required);
+    let asked = request(Wish {
+        mode: Mode::Dflash,
+        ..Wish::default()
+    });
+    assert!(asked.drafter_required);
     assert_eq!((found.speculation.cap, found.speculation.lookup), (Cap::Full, Some(false)));
     let found = request(Wish {
         mode: Mode::Lookup,

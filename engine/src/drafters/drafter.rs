@@ -413,11 +413,6 @@ impl Drafter {
         self.selector.is_some() || self.injection.is_some()
     }
 
-    /// Ids of the target by id of a reduced vocabulary, `[Vd]` u32.
-    pub fn target_ids(&self) -> Option<&Array> {
-        self.target_ids.as_ref()
-    }
-
     /// Ids of the target for draft ids.
     pub fn to_target(&self, ids: &Array) -> Computed<Array> {
         let ids = ids.as_dtype(Dtype::Uint32)?;

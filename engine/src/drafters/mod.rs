@@ -8,7 +8,7 @@
 //! | `files`, `gguf`, `nvfp4`, `reader` | tensors on disk, as stored; decoding; quantizing at load |
 //! | `context` | keys and values of the committed text |
 //! | `layer`, `conv`, `injection` | one backbone layer, and what DSpine adds after each |
-//! | `drafter`, `chain`, `selector`, `sampled`, `tree` | block forward, and from hidden rows to proposed tokens |
+//! | `drafter`, `chain`, `selector`, `tree` | block forward, and from hidden rows to proposed tokens |
 //! | `bind` | what a drafter borrows of its target |
 //! | `probe` | what is accepted, measured and proved on real prompts |
 
@@ -28,7 +28,6 @@ mod modules;
 mod nvfp4;
 mod probe;
 mod reader;
-mod sampled;
 mod selector;
 mod spec;
 mod speculators;
@@ -43,7 +42,6 @@ pub use error::DrafterError;
 pub use files::{Stored, Tensors};
 pub use nvfp4::{E2M1, e4m3};
 pub use probe::{Divergence, PositionCount, ProbeOptions, ProbeReport, PromptProbe, Verdict, probe};
-pub use sampled::{Draw, SampledProposal};
 pub use selector::{Lattice, Walk};
 pub use spec::{BlockMask, Class, ConvSpec, DrafterSpec, Family, InjectionSpec, MarkovKind, MarkovSpec, Packaging, RopeSpec, SelectorSpec};
 

@@ -4,7 +4,6 @@
 
 mod dspine;
 mod refusals;
-mod sampled;
 mod tree;
 
 use dspark_engine::{

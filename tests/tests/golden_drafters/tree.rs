@@ -103,7 +103,7 @@ fn a_markov_head_gives_its_likeliest_paths() {
         let stored = Array::load_safetensors(root().join(&case.name).join("model.safetensors")).unwrap();
         let matrix = |name: &str| rows(&stored[&format!("markov_head.{name}.weight")].as_dtype(Dtype::Float32).unwrap());
         let (w1, w2) = (matrix("markov_w1"), matrix("markov_w2"));
-        let table = case.drafter.target_ids().map(tokens);
+        let table = case.drafter.target_table();
         let target = |column: usize| table.as_ref().map_or(column as u32, |table| table[column]);
         let mut context = case.drafter.new_context();
         case.drafter.commit(&case.rows(0, 21), &mut context).unwrap();
