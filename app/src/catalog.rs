@@ -1,8 +1,11 @@
 //! The window's view of the hub: what is here, what could be had, what would fit.
 
-use crate::machine;
+use crate::{
+    machine,
+    pairing::{self, Wish},
+};
 use dspark_hub::{Folder, Hub, HubError, Installed, Job, Kind, Source, fit, registry, starter};
-use dspark_protocol::MachineInfo;
+use dspark_protocol::{LoadRequest, MachineInfo};
 use dspark_window::bridge::{Catalog, Check, FetchError, FetchProgress, Fit, FitLevel, ModelEntry, Offer, Survey};
 use std::{
     path::{Path, PathBuf},
@@ -17,7 +20,18 @@ const CONTEXT: u64 = 8192;
 const RATE_WINDOW: Duration = Duration::from_secs(10);
 
 /// Models on disk and on the hub.
-pub struct HubCatalog;
+#[derive(Default)]
+pub struct HubCatalog {
+    wish: Wish,
+    /// The model that the wish was made for; `None`: any.
+    start: Option<PathBuf>,
+}
+
+impl HubCatalog {
+    pub(crate) fn new(wish: Wish, start: Option<PathBuf>) -> Self {
+        Self { wish, start }
+    }
+}
 
 impl Catalog for HubCatalog {
     fn survey(&self, folders: &[PathBuf], info: &MachineInfo, limit: u64) -> Survey {
@@ -27,7 +41,7 @@ impl Catalog for HubCatalog {
             .installed()
             .into_iter()
             .filter(|row| row.folder.kind == Kind::Model)
-            .map(|row| entry(&row, &machine))
+            .map(|row| entry(&hub, &row, &machine))
             .collect();
         let have = |target: &str| installed.iter().any(|row| row.name.eq_ignore_ascii_case(target));
         let mut offers = Vec::new();
@@ -64,7 +78,21 @@ impl Catalog for HubCatalog {
             registry_id: None,
             folder,
         };
-        Ok(entry(&row, &machine::for_fit()))
+        Ok(entry(&hub(&[]), &row, &machine::for_fit()))
+    }
+
+    fn prepare(&self, mut request: LoadRequest) -> Result<LoadRequest, String> {
+        let hub = hub(&[]);
+        let strict = self.start.as_ref().is_none_or(|start| *start == request.path);
+        let paired = match pairing::apply(&hub, &self.wish, &mut request) {
+            // A drafter named for one model does not keep others from loading.
+            Err(_) if !strict => pairing::apply(&hub, &Wish::default(), &mut request),
+            paired => paired,
+        };
+        if let Some(note) = paired.map_err(|error| error.to_string())? {
+            tracing::info!(model = request.name, note);
+        }
+        Ok(request)
     }
 
     fn fetch(&self, id: &str, report: &mut dyn FnMut(FetchProgress), cancel: &CancellationToken) -> Result<ModelEntry, FetchError> {
@@ -74,7 +102,7 @@ impl Catalog for HubCatalog {
             let _ = sender.send(at.clone());
         });
         let resolved = std::thread::scope(|scope| {
-            let work = scope.spawn(|| dspark_hub::block_on(async { hub.obtain(id, &job).await }));
+            let work = scope.spawn(|| dspark_hub::block_on(async { pairing::obtain(&hub, id, &job).await.map(|(model, _)| model) }));
             let mut rate = Rate::default();
             while !work.is_finished() {
                 // Only the newest report matters: the sender may be much faster than a screen.
@@ -104,7 +132,7 @@ impl Catalog for HubCatalog {
             registry_id: None,
             folder: Folder::look(&resolved.path),
         };
-        Ok(entry(&row, &machine::for_fit()))
+        Ok(entry(&hub, &row, &machine::for_fit()))
     }
 }
 
@@ -121,7 +149,7 @@ fn fit_machine(info: &MachineInfo, limit: u64) -> fit::Machine {
     }
 }
 
-fn entry(row: &Installed, machine: &fit::Machine) -> ModelEntry {
+fn entry(hub: &Hub, row: &Installed, machine: &fit::Machine) -> ModelEntry {
     let folder = &row.folder;
     let is_starter = row.repo == starter::NAME || (row.source == Source::Cache && row.repo == starter::FOLDER);
     let window = folder.config["max_position_embeddings"]
@@ -131,6 +159,7 @@ fn entry(row: &Installed, machine: &fit::Machine) -> ModelEntry {
         folder.model_type.clone(),
         folder.quantization.clone(),
         window.map(|tokens| format!("{} context", thousands(tokens))),
+        drafter(hub, row),
     ]
     .into_iter()
     .flatten()
@@ -153,6 +182,20 @@ fn entry(row: &Installed, machine: &fit::Machine) -> ModelEntry {
         bytes: folder.size_bytes,
         fit: verdict(&model, machine),
         problem: folder.state.problem(),
+    }
+}
+
+/// What the model drafts with by itself.
+fn drafter(hub: &Hub, row: &Installed) -> Option<String> {
+    let target = pairing::Target {
+        name: &row.repo,
+        path: &row.folder.path,
+    };
+    let pairing = pairing::pair(hub, target, &Wish::default()).ok()?;
+    match (pairing.drafter, pairing.missing) {
+        (Some(drafter), _) => Some(format!("{} drafter", drafter.kind.label())),
+        (None, Some(_)) => Some("drafter not installed".into()),
+        (None, None) => None,
     }
 }
 
@@ -290,7 +333,7 @@ mod tests {
     #[test]
     fn an_empty_folder_is_refused_with_its_name() {
         let folder = tempfile::tempdir().unwrap();
-        let refusal = HubCatalog.inspect(folder.path()).unwrap_err();
+        let refusal = HubCatalog::default().inspect(folder.path()).unwrap_err();
         assert!(refusal.contains(&folder.path().display().to_string()), "{refusal}");
     }
 }

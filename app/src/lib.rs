@@ -5,3 +5,4 @@ pub mod cli;
 pub mod http;
 mod last_model;
 mod machine;
+mod pairing;

@@ -126,3 +126,57 @@ fn a_ready_file_that_cannot_be_written_is_refused_at_once() {
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("--ready-file"), "{}", errors(&output));
 }
+
+/// A model in our cache under this name.
+fn installed(home: &Path, name: &str) {
+    let folder = home.join(".cache/mlx_dspark/models").join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    let header = r#"{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    bytes.extend([0; 4]);
+    std::fs::write(folder.join("config.json"), r#"{"model_type": "qwen3", "hidden_size": 2560}"#).unwrap();
+    std::fs::write(folder.join("model.safetensors"), bytes).unwrap();
+}
+
+#[test]
+fn drafters_that_cannot_be_had_are_named_before_anything_loads() {
+    let home = tempfile::tempdir().unwrap();
+    installed(home.path(), "Qwen3-4B-8bit");
+    for (words, code, named) in [
+        (&["--drafter", "nobody/nothing"][..], 2, "models pull nobody/nothing"),
+        (&["--drafter", "smollm2-135m-dspark"], 5, "hidden size is 576, the target's is 2560"),
+        (
+            &["--mode", "dspark"],
+            2,
+            "`deepseek-ai/dspark_qwen3_4b_block7` is not installed: `mlx-dspark models pull",
+        ),
+    ] {
+        for command in ["generate", "serve", "probe"] {
+            let words: Vec<&str> = [command, "--model", "Qwen3-4B-8bit"].iter().chain(words).copied().collect();
+            let output = program(home.path(), &words).output().unwrap();
+            assert_eq!(output.status.code(), Some(code), "{words:?}: {}", errors(&output));
+            assert!(errors(&output).contains(named), "{words:?}: {}", errors(&output));
+        }
+    }
+}
+
+#[test]
+fn models_tell_their_drafters() {
+    let home = tempfile::tempdir().unwrap();
+    installed(home.path(), "Qwen3-4B-8bit");
+    installed(home.path(), "Mystery-7B");
+    let output = program(home.path(), &["models", "--json"]).output().unwrap();
+    let object = object(&output);
+    let of = |name: &str| -> Value {
+        let rows = object["installed"].as_array().unwrap();
+        rows.iter().find(|row| row["repo"] == name).unwrap()["drafter"].clone()
+    };
+    assert_eq!(of("Qwen3-4B-8bit")["name"], "deepseek-ai/dspark_qwen3_4b_block7");
+    assert_eq!(of("Qwen3-4B-8bit")["installed"], false);
+    assert_eq!(of("Mystery-7B"), Value::Null);
+    assert!(object["registry"].as_array().is_some_and(|rows| rows.len() > 15));
+    let output = program(home.path(), &["models"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("deepseek-ai/dspark_qwen3_4b_block7 (not installed)"), "{text}");
+}

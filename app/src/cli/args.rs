@@ -1,7 +1,8 @@
 //! What can be said on the command line. Every knob has the same spelling wherever it appears.
 
+use crate::pairing::{MaxDraft, Wish};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use dspark_protocol::{Mode, Sampling};
+use dspark_protocol::{Mode, Sampling, SpeculationOptions, TreeSetting};
 use std::{ffi::OsString, path::PathBuf};
 
 /// Language models on your own machine, with exactly the model's own output.
@@ -72,17 +73,27 @@ pub(super) struct AppArgs {
     /// Load this model at start.
     #[arg(long, value_name = "NAME|FOLDER")]
     pub(super) model: Option<String>,
+    #[command(flatten)]
+    pub(super) pair: PairArgs,
+    #[command(flatten)]
+    pub(super) rounds: RoundArgs,
     /// Keep chats and settings here instead of the user's data folder.
     #[arg(long, value_name = "FOLDER", env = "MLX_DSPARK_DATA")]
     pub(super) data_dir: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum ModeArg {
+    /// The drafter that belongs to the model, if one is here; otherwise text that repeats
+    #[default]
     Auto,
+    /// A DSpark drafter
     Dspark,
+    /// A DFlash, DFlash 2 or DSpine drafter
     Dflash,
+    /// Text that repeats, without a drafter
     Lookup,
+    /// One token at a time
     Baseline,
 }
 
@@ -104,18 +115,70 @@ pub(super) struct EngineArgs {
     /// A name (`starter`, `owner/name`) or a folder; the model used last if left out.
     #[arg(long, value_name = "NAME|FOLDER")]
     pub(super) model: Option<String>,
-    /// How to decode.
-    #[arg(long, value_enum, default_value = "auto")]
-    pub(super) mode: ModeArg,
-    /// A drafter's name or folder.
-    #[arg(long, value_name = "NAME|FOLDER")]
-    pub(super) drafter: Option<String>,
     /// Context window in tokens (the model's own maximum if left out).
     #[arg(long, value_name = "TOKENS", value_parser = at_least_one())]
     pub(super) context_window: Option<usize>,
     /// Accepted for old scripts: checkpoints' own Python is never run.
     #[arg(long, env = "MLX_DSPARK_TRUST_REMOTE_CODE", value_parser = clap::builder::FalseyValueParser::new())]
     pub(super) trust_remote_code: bool,
+}
+
+/// Which drafter, if any. The text is the model's own in every mode.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct PairArgs {
+    /// How to decode.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(super) mode: ModeArg,
+    /// A drafter, instead of the one that belongs to the model.
+    #[arg(long, value_name = "NAME|FOLDER|GGUF")]
+    pub(super) drafter: Option<String>,
+    /// Bits that the drafter's matrices are packed to while loading (2, 3, 4, 5, 6 or 8); 0 keeps them. [default: 4]
+    #[arg(long, value_name = "BITS", value_parser = drafter_bits)]
+    pub(super) drafter_bits: Option<u8>,
+}
+
+/// How drafts are made and checked. None of it changes the text.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct RoundArgs {
+    /// Drafts of a round: a number, `auto` (follows how many are taken, and steps aside where none pay) or `full` (all
+    /// that the drafter gives). Left out, it comes from what this machine was measured at.
+    #[arg(long, value_name = "N|auto|full", allow_hyphen_values = true, value_parser = max_draft)]
+    pub(super) max_draft: Option<MaxDraft>,
+    /// Second guesses beside the drafts, greedy decoding only: where they cost nothing (`auto`), always (`on`), this many
+    /// nodes (a number) or never (`off`).
+    #[arg(long, value_name = "auto|on|off|N", default_value = "auto", value_parser = tree)]
+    pub(super) tree: TreeSetting,
+    /// Cut drafts where the drafter's own estimate that all of them are right falls below this; 0 never cuts.
+    #[arg(long, value_name = "0..1", alias = "confidence-threshold", default_value_t = 0.0, allow_negative_numbers = true, value_parser = share)]
+    pub(super) confidence: f32,
+    /// Whether text that repeats replaces the drafter's guesses. Left out, the pair decides.
+    #[arg(long, value_name = "on|off", value_parser = switch)]
+    pub(super) lookup: Option<bool>,
+    /// The Python program's spelling of `--lookup on`.
+    #[arg(long, hide = true, conflicts_with_all = ["lookup", "no_lookup_drafts"])]
+    lookup_drafts: bool,
+    /// The Python program's spelling of `--lookup off`.
+    #[arg(long, hide = true, conflicts_with = "lookup")]
+    no_lookup_drafts: bool,
+}
+
+impl PairArgs {
+    pub(super) fn wish(&self, rounds: &RoundArgs) -> Wish {
+        let old = [(rounds.lookup_drafts, true), (rounds.no_lookup_drafts, false)];
+        let old = old.into_iter().find(|(said, _)| *said).map(|(_, value)| value);
+        Wish {
+            mode: self.mode.into(),
+            drafter: self.drafter.clone(),
+            bits: self.drafter_bits,
+            max_draft: rounds.max_draft,
+            speculation: SpeculationOptions {
+                tree: rounds.tree,
+                confidence: rounds.confidence,
+                lookup: rounds.lookup.or(old),
+                ..SpeculationOptions::default()
+            },
+        }
+    }
 }
 
 /// How tokens are drawn.
@@ -190,6 +253,47 @@ fn share(text: &str) -> Result<f32, String> {
     number(text, "a number from 0 to 1", |value| (0.0..=1.0).contains(&value))
 }
 
+/// What quantizing can pack to.
+fn drafter_bits(text: &str) -> Result<u8, String> {
+    text.parse()
+        .ok()
+        .filter(|bits| [0, 2, 3, 4, 5, 6, 8].contains(bits))
+        .ok_or_else(|| "must be 2, 3, 4, 5, 6 or 8, or 0 to keep the drafter as it is stored".into())
+}
+
+fn max_draft(text: &str) -> Result<MaxDraft, String> {
+    match text {
+        "auto" => Ok(MaxDraft::Auto),
+        "full" => Ok(MaxDraft::Full),
+        number => number
+            .parse()
+            .map(MaxDraft::Number)
+            .map_err(|_| "must be a whole number, `auto` or `full`".into()),
+    }
+}
+
+fn tree(text: &str) -> Result<TreeSetting, String> {
+    match text {
+        "auto" => Ok(TreeSetting::Auto),
+        "on" => Ok(TreeSetting::On),
+        "off" => Ok(TreeSetting::Off),
+        nodes => nodes
+            .parse()
+            .ok()
+            .filter(|nodes| (1..=256).contains(nodes))
+            .map(TreeSetting::Nodes)
+            .ok_or_else(|| "must be `auto`, `on`, `off` or a number of nodes from 1 to 256".into()),
+    }
+}
+
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("must be `on` or `off`".into()),
+    }
+}
+
 fn positive(text: &str) -> Result<f32, String> {
     number(text, "a number above 0", |value| value > 0.0)
 }
@@ -198,6 +302,10 @@ fn positive(text: &str) -> Result<f32, String> {
 pub(super) struct GenerateArgs {
     #[command(flatten)]
     pub(super) engine: EngineArgs,
+    #[command(flatten)]
+    pub(super) pair: PairArgs,
+    #[command(flatten)]
+    pub(super) rounds: RoundArgs,
     #[command(flatten)]
     pub(super) sampling: SamplingArgs,
     /// What to answer; `-` reads standard input. Piped input is read when this is left out.
@@ -235,6 +343,10 @@ pub(super) struct GenerateArgs {
 pub(super) struct ServeArgs {
     #[command(flatten)]
     pub(super) engine: EngineArgs,
+    #[command(flatten)]
+    pub(super) pair: PairArgs,
+    #[command(flatten)]
+    pub(super) rounds: RoundArgs,
     /// Start without a model.
     #[arg(long, conflicts_with = "model")]
     pub(super) no_model: bool,
@@ -291,13 +403,16 @@ pub(super) struct ModelsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ModelsCommand {
-    /// Download a model; goes on where it stopped.
+    /// Download a model and the drafter that belongs to it; goes on where it stopped.
     Pull {
         /// `owner/name`
         repo: String,
         /// A branch, tag or commit.
         #[arg(long, default_value = "main")]
         revision: String,
+        /// Only the model, without the drafter that belongs to it.
+        #[arg(long)]
+        no_drafter: bool,
     },
     /// Delete a model that this program keeps.
     Rm {
@@ -323,6 +438,8 @@ pub(super) enum ModelsCommand {
 pub(super) struct ProbeArgs {
     #[command(flatten)]
     pub(super) engine: EngineArgs,
+    #[command(flatten)]
+    pub(super) pair: PairArgs,
     /// Instead of the shipped prompts (may be repeated).
     #[arg(long)]
     pub(super) prompt: Vec<String>,
@@ -398,6 +515,66 @@ mod tests {
         let error = parse(&["generate", "--top-k", "4294967296"]).unwrap_err();
         assert!(error.to_string().contains("4294967295"), "{error}");
         assert!(parse(&["generate", "--seed", "18446744073709551615"]).is_ok());
+    }
+
+    fn wish(words: &[&str]) -> Result<Wish, clap::Error> {
+        let words: Vec<&str> = ["generate"].iter().chain(words).copied().collect();
+        parse(&words).map(|arguments| match arguments.command {
+            Some(Command::Generate(args)) => args.pair.wish(&args.rounds),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn speculation_is_said_in_words_and_numbers() {
+        assert_eq!(wish(&[]).unwrap(), Wish::default());
+        let all = wish(&[
+            "--mode",
+            "dflash",
+            "--drafter=x/y",
+            "--drafter-bits=0",
+            "--max-draft",
+            "auto",
+            "--tree",
+            "7",
+            "--confidence",
+            "0.3",
+            "--lookup",
+            "off",
+        ]);
+        let all = all.unwrap();
+        assert_eq!((all.mode, all.drafter.as_deref(), all.bits), (Mode::Dflash, Some("x/y"), Some(0)));
+        assert_eq!(all.max_draft, Some(MaxDraft::Auto));
+        assert_eq!((all.speculation.tree, all.speculation.lookup), (TreeSetting::Nodes(7), Some(false)));
+        assert!((all.speculation.confidence - 0.3).abs() < 1e-6);
+        let max = |value: &str| wish(&["--max-draft", value]).unwrap().max_draft;
+        assert_eq!(
+            [max("full"), max("3"), max("-1")],
+            [Some(MaxDraft::Full), Some(MaxDraft::Number(3)), Some(MaxDraft::Number(-1))]
+        );
+        // As the Python program spells them.
+        assert_eq!(wish(&["--lookup-drafts"]).unwrap().speculation.lookup, Some(true));
+        assert_eq!(wish(&["--no-lookup-drafts"]).unwrap().speculation.lookup, Some(false));
+        assert!(wish(&["--confidence-threshold", "0.5"]).unwrap().speculation.confidence > 0.4);
+        assert!(wish(&["--lookup", "on", "--no-lookup-drafts"]).is_err());
+        for command in ["serve", "app"] {
+            assert!(
+                parse(&[command, "--mode", "lookup", "--tree", "off", "--max-draft", "2"]).is_ok(),
+                "{command}"
+            );
+        }
+        for (flag, value, wanted) in [
+            ("--max-draft", "many", "`auto` or `full`"),
+            ("--tree", "0", "1 to 256"),
+            ("--tree", "yes", "`on`, `off`"),
+            ("--confidence", "2", "0 to 1"),
+            ("--lookup", "maybe", "`on` or `off`"),
+            ("--drafter-bits", "7", "2, 3, 4, 5, 6 or 8"),
+            ("--mode", "eagle", "dspark"),
+        ] {
+            let error = wish(&[flag, value]).unwrap_err().to_string();
+            assert!(error.contains(flag) && error.contains(wanted), "{error}");
+        }
     }
 
     #[test]

@@ -5,7 +5,10 @@ use super::{
     exit::{self, Failure, Outcome},
     output::Output,
 };
-use crate::last_model;
+use crate::{
+    last_model,
+    pairing::{self, PairError, Wish},
+};
 use dspark_engine::EngineOptions;
 use dspark_hub::{Hub, HubError, Job, Lookup, Remedy, Resolved};
 use dspark_protocol::{EngineHandle, EngineState, LoadEvent, LoadRequest, LoadStage, ModelInfo};
@@ -21,6 +24,16 @@ impl From<HubError> for Failure {
             error if error.is_download() => exit::NETWORK,
             HubError::Incomplete { .. } | HubError::Corrupt { .. } | HubError::NotAModel { .. } | HubError::BadGguf { .. } => exit::LOAD,
             _ => exit::FAILED,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<PairError> for Failure {
+    fn from(error: PairError) -> Self {
+        let code = match &error {
+            PairError::Unfit { .. } => exit::LOAD,
+            PairError::Missing { .. } | PairError::Mode { .. } => exit::USAGE,
         };
         Self::new(code, error)
     }
@@ -59,10 +72,11 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) async fn open(args: &EngineArgs, output: &Output) -> Outcome<Self> {
+    pub(super) async fn open(args: &EngineArgs, wish: &Wish, output: &Output) -> Outcome<Self> {
         let resolved = find(args, output).await?;
+        let request = request(args, &resolved, wish, output)?;
         let handle = start(EngineOptions::default()).await?;
-        let model = load(&handle, request(args, &resolved, false), output).await?;
+        let model = load(&handle, request, output).await?;
         Ok(Self { handle, model })
     }
 
@@ -85,11 +99,6 @@ pub(super) async fn stop(handle: &EngineHandle) {
 pub(super) async fn find(args: &EngineArgs, output: &Output) -> Outcome<Resolved> {
     if args.trust_remote_code {
         output.note("--trust-remote-code changes nothing: a checkpoint's own Python is never run");
-    }
-    if let Some(drafter) = &args.drafter {
-        return Err(Failure::usage(format!(
-            "`--drafter {drafter}`: this version decodes without drafters; leave it out"
-        )));
     }
     let hub = Hub::from_env();
     let Some(name) = args.model.clone().or_else(|| last_model::read(&hub)) else {
@@ -154,15 +163,18 @@ where
     result.map_err(Failure::from)
 }
 
-pub(super) fn request(args: &EngineArgs, resolved: &Resolved, warm_up: bool) -> LoadRequest {
-    LoadRequest {
+/// What to load: the model and its drafter. A better drafter that is not here is told of.
+pub(super) fn request(args: &EngineArgs, resolved: &Resolved, wish: &Wish, output: &Output) -> Outcome<LoadRequest> {
+    let mut request = LoadRequest {
         name: display_name(resolved),
         path: resolved.path.clone(),
-        mode: args.mode.into(),
         context_window: args.context_window,
-        warm_up,
         ..LoadRequest::default()
+    };
+    if let Some(note) = pairing::apply(&Hub::from_env(), wish, &mut request)? {
+        output.note(note);
     }
+    Ok(request)
 }
 
 /// What `/v1/models` and the window call it: the name asked for, or the folder's where a path was given.

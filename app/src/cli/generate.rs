@@ -14,9 +14,10 @@ pub(super) const SAMPLE_PROMPT: &str = "Explain in two sentences why the sky is 
 
 pub(super) fn run(args: &GenerateArgs, output: &Output) -> Outcome {
     let request = request(args, output)?;
+    let wish = args.pair.wish(&args.rounds);
     let runtime = engine::runtime()?;
     runtime.block_on(async {
-        let session = engine::Session::open(&args.engine, output).await?;
+        let session = engine::Session::open(&args.engine, &wish, output).await?;
         let answer = session.handle.submit(request)?;
         let answer = read(answer, args.no_stream, output).await;
         session.close().await;
@@ -44,7 +45,7 @@ fn request(args: &GenerateArgs, output: &Output) -> Outcome<Request> {
         client: "cli".into(),
         prompt,
         sampling: args.sampling.sampling(),
-        mode: args.engine.mode.into(),
+        mode: args.pair.mode.into(),
         speculation: None,
         max_tokens: args.max_new_tokens,
         stop: args.stop.clone(),

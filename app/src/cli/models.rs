@@ -6,9 +6,12 @@ use super::{
     exit::{self, Failure, Outcome},
     output::Output,
 };
-use crate::machine;
+use crate::{
+    machine,
+    pairing::{self, Pairing, Wish},
+};
 use comfy_table::{Table, presets::NOTHING};
-use dspark_hub::{Hub, HubError, Installed, Job, Kind, Preview, fit, registry, size};
+use dspark_hub::{Folder, Hub, HubError, Installed, Job, Kind, Preview, Resolved, Source, fit, registry, size};
 use serde_json::{Value, json};
 use std::{
     io::{BufRead, IsTerminal},
@@ -25,7 +28,11 @@ pub(super) fn run(args: &ModelsArgs, output: &Output) -> Outcome {
             list(&hub, output);
             Ok(())
         }
-        Some(ModelsCommand::Pull { repo, revision }) => pull(&hub, repo, revision, output),
+        Some(ModelsCommand::Pull {
+            repo,
+            revision,
+            no_drafter,
+        }) => pull(&hub, repo, revision, *no_drafter, output),
         Some(ModelsCommand::Rm { repo, yes }) => remove(&hub, repo, *yes, output),
         Some(ModelsCommand::Path { repo }) => {
             let resolved = hub.resolve(repo)?;
@@ -54,10 +61,11 @@ pub(super) fn object(hub: &Hub) -> Value {
     let machine = machine::for_fit();
     let families = machine::families();
     let families: Vec<&str> = families.iter().map(String::as_str).collect();
-    let installed: Vec<_> = hub.installed().iter().map(|row| with_fit(row, &machine)).collect();
+    let installed: Vec<_> = hub.installed().iter().map(|row| with_fit(hub, row, &machine)).collect();
     json!({
         "installed": installed,
         "recommended": registry::recommended(machine.ram, &families),
+        "registry": registry::rows(),
         "disk_bytes": hub.disk_usage(),
         "starter": hub.installed_starter(),
     })
@@ -73,7 +81,7 @@ pub(super) fn list(hub: &Hub, output: &Output) {
     let families = machine::families();
     let families: Vec<&str> = families.iter().map(String::as_str).collect();
     let rows = registry::recommended(machine.ram, &families);
-    let mut table = table(&["Installed", "Size", "Weights", "Source", "Here"]);
+    let mut table = table(&["Installed", "Size", "Weights", "Source", "Here", "Drafter"]);
     for row in &installed {
         let verdict = row.folder.state.problem().unwrap_or_else(|| match row.folder.kind {
             Kind::Drafter => "drafter".into(),
@@ -86,6 +94,7 @@ pub(super) fn list(hub: &Hub, output: &Output) {
             row.folder.quantization.clone().unwrap_or_default(),
             source,
             verdict,
+            drafter_words(hub, row),
         ]);
     }
     if installed.is_empty() {
@@ -94,11 +103,14 @@ pub(super) fn list(hub: &Hub, output: &Output) {
         output.result(&table.to_string());
     }
     if !rows.is_empty() {
-        let mut table = self::table(&["For this machine", "Download", "Get it with"]);
+        let mut table = self::table(&["For this machine", "Download", "With its drafter", "Get it with"]);
         for row in rows {
             table.add_row([
                 row.id.clone(),
                 format!("about {}", size(row.estimated_bytes())),
+                row.measured
+                    .first()
+                    .map_or_else(String::new, |measured| format!("{:.1}x on an {}", measured.times, measured.on)),
                 format!("mlx-dspark models pull {}", row.target),
             ]);
         }
@@ -117,15 +129,44 @@ fn judge(row: &Installed, machine: &fit::Machine, context: u64) -> fit::Fit {
     fit::judge(&model, machine, context)
 }
 
-fn with_fit(row: &Installed, machine: &fit::Machine) -> Value {
+fn with_fit(hub: &Hub, row: &Installed, machine: &fit::Machine) -> Value {
     let mut value = json!(row);
     if row.is_usable() && row.folder.kind == Kind::Model {
         value["fit"] = json!(judge(row, machine, CONTEXT));
+        let pairing = pairing(hub, row);
+        let path = pairing.drafter.as_ref().map(|drafter| &drafter.path);
+        let kind = pairing.drafter.as_ref().map(|drafter| drafter.kind);
+        let name = pairing.drafter.as_ref().map(|drafter| &drafter.name).or(pairing.missing.as_ref());
+        value["drafter"] = name.map_or(
+            Value::Null,
+            |name| json!({ "name": name, "installed": path.is_some(), "path": path, "kind": kind }),
+        );
     }
     value
 }
 
-fn pull(hub: &Hub, repo: &str, revision: &str, output: &Output) -> Outcome {
+/// What the model drafts with by itself.
+fn pairing(hub: &Hub, row: &Installed) -> Pairing {
+    let target = pairing::Target {
+        name: &row.repo,
+        path: &row.folder.path,
+    };
+    pairing::pair(hub, target, &Wish::default()).unwrap_or_default()
+}
+
+fn drafter_words(hub: &Hub, row: &Installed) -> String {
+    if !row.is_usable() || row.folder.kind == Kind::Drafter {
+        return String::new();
+    }
+    let pairing = pairing(hub, row);
+    match (pairing.drafter, pairing.missing) {
+        (Some(drafter), _) => drafter.name,
+        (None, Some(missing)) => format!("{missing} (not installed)"),
+        (None, None) => String::new(),
+    }
+}
+
+fn pull(hub: &Hub, repo: &str, revision: &str, no_drafter: bool, output: &Output) -> Outcome {
     let path = std::path::Path::new(repo);
     let is_gguf = path.extension().is_some_and(|ext| ext.eq_ignore_ascii_case("gguf"));
     if (is_gguf || repo.starts_with(['/', '.', '~'])) && !path.exists() {
@@ -136,13 +177,28 @@ fn pull(hub: &Hub, repo: &str, revision: &str, output: &Output) -> Outcome {
     }
     let runtime = engine::runtime()?;
     let local = repo == dspark_hub::starter::NAME || path.is_file();
-    let path = runtime.block_on(engine::with_progress(output, repo, |job| async move {
-        if local {
-            hub.obtain(repo, &job).await.map(|resolved| resolved.path)
+    let (path, note) = runtime.block_on(engine::with_progress(output, repo, |job| async move {
+        let path = if local {
+            hub.obtain(repo, &job).await?.path
         } else {
-            hub.download(repo, Some(revision), &job).await
-        }
+            hub.download(repo, Some(revision), &job).await?
+        };
+        let model = Resolved {
+            name: repo.to_owned(),
+            path: path.clone(),
+            source: Source::Cache,
+        };
+        let alone = no_drafter || Folder::look(&path).kind == Kind::Drafter;
+        let note = if alone {
+            None
+        } else {
+            pairing::drafter_for(hub, &model, &job).await
+        };
+        Ok((path, note))
     }))?;
+    if let Some(note) = note {
+        output.warn(note);
+    }
     if output.json {
         output.object(&json!({ "path": path }));
     } else {

@@ -1,11 +1,12 @@
 //! `probe`: what a drafter gets accepted, and the proof that the text stays the target's own.
 
 use super::{
-    args::{EngineArgs, ProbeArgs},
+    args::{ProbeArgs, RoundArgs},
     engine,
     exit::{self, Failure, Outcome},
     output::Output,
 };
+use crate::pairing;
 use comfy_table::{Table, presets::NOTHING};
 use dspark_engine::{
     device::Device,
@@ -13,7 +14,7 @@ use dspark_engine::{
     load::{LoadOptions, LoadedModel, load},
     text::Tokenizer,
 };
-use dspark_hub::{Hub, Resolved, assets};
+use dspark_hub::{Hub, Resolved};
 use dspark_protocol::{Message, TemplateOptions};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -35,16 +36,16 @@ struct Prompt {
 
 pub(super) fn run(args: &ProbeArgs, output: &Output) -> Outcome {
     let prompts = prompts(args)?;
-    let engine_args = EngineArgs {
-        drafter: None,
-        ..args.engine.clone()
-    };
-    let resolved = engine::runtime()?.block_on(engine::find(&engine_args, output))?;
-    let drafter_path = drafter_folder(args.engine.drafter.as_deref(), &resolved)?;
+    let resolved = engine::runtime()?.block_on(engine::find(&args.engine, output))?;
+    let drafter_path = drafter_folder(args, &resolved)?;
     Device::choose().map_err(|error| Failure::new(exit::FAILED, error))?;
     let tokenizer = Tokenizer::load(&resolved.path).map_err(|error| Failure::new(exit::LOAD, error))?;
     let model = target(&resolved, output)?;
-    let mut drafter = Drafter::load(&drafter_path, &DrafterOptions::default()).map_err(|error| Failure::new(exit::LOAD, error))?;
+    let options = DrafterOptions {
+        bits: args.pair.drafter_bits.or(DrafterOptions::default().bits),
+        ..DrafterOptions::default()
+    };
+    let mut drafter = Drafter::load(&drafter_path, &options).map_err(|error| Failure::new(exit::LOAD, error))?;
     drafter.bind(&model.decoder).map_err(|error| Failure::new(exit::LOAD, error))?;
 
     let ids = prompts
@@ -94,27 +95,20 @@ fn prompts(args: &ProbeArgs) -> Outcome<Vec<Prompt>> {
     Ok(all.prompt)
 }
 
-/// A folder, an installed drafter's name, or, for the starter, the first of those shipped for it.
-fn drafter_folder(named: Option<&str>, target: &Resolved) -> Outcome<PathBuf> {
-    let shipped = assets::drafters();
-    let Some(name) = named else {
-        let fits = |drafter: &&assets::BundledDrafter| target.path.file_name().is_some_and(|folder| folder == drafter.target);
-        return shipped.iter().find(fits).map(|drafter| drafter.path.clone()).ok_or_else(|| {
-            Failure::usage(format!(
-                "no drafter for `{}` is shipped with the program: name one with `--drafter`",
-                target.name
-            ))
-        });
-    };
-    if let Some(drafter) = shipped.iter().find(|drafter| drafter.name == name) {
-        return Ok(drafter.path.clone());
-    }
-    let path = Path::new(name);
-    // A drafter may be a single GGUF file, which no resolver of models knows.
-    if path.exists() {
-        return Ok(path.to_owned());
-    }
-    Ok(Hub::from_env().resolve(name)?.path)
+/// The drafter named, or the one that belongs to the model.
+fn drafter_folder(args: &ProbeArgs, target: &Resolved) -> Outcome<PathBuf> {
+    let found = pairing::pair(
+        &Hub::from_env(),
+        pairing::Target {
+            name: &target.name,
+            path: &target.path,
+        },
+        &args.pair.wish(&RoundArgs::default()),
+    )?;
+    found.drafter.map(|drafter| drafter.path).ok_or_else(|| {
+        let reason = found.note.unwrap_or_else(|| "no drafter is known for this model".into());
+        Failure::usage(format!("{reason}; name one with `--drafter`"))
+    })
 }
 
 fn target(resolved: &Resolved, output: &Output) -> Outcome<LoadedModel> {

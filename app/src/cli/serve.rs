@@ -7,7 +7,7 @@ use super::{
     output::Output,
 };
 use dspark_engine::EngineOptions;
-use dspark_protocol::SamplingDefaults;
+use dspark_protocol::{LoadRequest, SamplingDefaults};
 use dspark_serve::{ApiKey, ServeConfig, Server};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -25,10 +25,15 @@ async fn serve(args: &ServeArgs, config: ServeConfig, output: &Output) -> Outcom
     }
     // Listen for the end before anything that takes long, so that it is never missed.
     let mut terminate = signal(SignalKind::terminate())?;
-    let resolved = if args.no_model {
+    let load = if args.no_model {
         None
     } else {
-        Some(engine::find(&args.engine, output).await?)
+        let resolved = engine::find(&args.engine, output).await?;
+        let request = engine::request(&args.engine, &resolved, &args.pair.wish(&args.rounds), output)?;
+        Some(LoadRequest {
+            warm_up: !args.no_warmup,
+            ..request
+        })
     };
     let handle = engine::start(EngineOptions {
         queue_limit: args.max_queue,
@@ -37,8 +42,8 @@ async fn serve(args: &ServeArgs, config: ServeConfig, output: &Output) -> Outcom
     .await?;
     // The port first: a busy one is better known before a minute of loading.
     let server = Server::bind(config, handle.clone()).await.map_err(Failure::usage)?;
-    if let Some(resolved) = &resolved {
-        let load = engine::load(&handle, engine::request(&args.engine, resolved, !args.no_warmup), output);
+    if let Some(request) = load {
+        let load = engine::load(&handle, request, output);
         tokio::select! {
             loaded = load => drop(loaded?),
             _ = terminate.recv() => return Ok(()),

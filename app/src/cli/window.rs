@@ -28,7 +28,11 @@ pub(super) fn open(args: &AppArgs, output: &Output) -> Outcome {
     // Not waited for: the window opens at once and shows the engine coming up, or why it does not.
     let handle = dspark_engine::start(EngineOptions::default());
     let server = Arc::new(HttpServer::new(handle.clone(), runtime.handle().clone()));
-    let mut options = AppOptions::new(handle.clone(), data_dir, settings_path, Arc::new(HubCatalog), server);
+    let catalog = Arc::new(HubCatalog::new(
+        args.pair.wish(&args.rounds),
+        model.as_ref().map(|model| model.path.clone()),
+    ));
+    let mut options = AppOptions::new(handle.clone(), data_dir, settings_path, catalog, server);
     options.model = model;
     let closed = shell::run(options);
     handle.shutdown();
@@ -103,7 +107,11 @@ fn in_terminal(args: &AppArgs, why: &str, output: &Output) -> Outcome {
         "{why}.\n\
          `{model}` answers one prompt instead; `mlx-dspark generate` asks your own, `mlx-dspark serve` opens the API.\n"
     ));
-    let args = generate_args(model)?;
+    let args = GenerateArgs {
+        pair: args.pair.clone(),
+        rounds: args.rounds.clone(),
+        ..generate_args(model)?
+    };
     if !output.json {
         output.note(format!("> {}\n", generate::SAMPLE_PROMPT));
     }

@@ -42,6 +42,11 @@ impl Ends {
         super::drafter::scaled(&rows, self.scale)
     }
 
+    /// Rows of the head, `[..]` ids to `[.., H]`.
+    pub(super) fn head_rows(&self, ids: &Array, dtype: Dtype) -> Result<Array, Exception> {
+        self.head.as_ref().unwrap_or(&self.embedding).embed(ids, dtype)
+    }
+
     /// Raw logits, `[.., H]` to `[.., V]`.
     pub(super) fn logits(&self, x: &Array) -> Result<Array, Exception> {
         self.head.as_ref().unwrap_or(&self.embedding).forward(x)

@@ -9,12 +9,12 @@ use super::{
 use crate::drafters::drafter::Drafter;
 use mlx_cpu::Weight;
 use mlx_rs::{
-    Array,
+    Array, Dtype,
     error::Exception,
     ops::{
         add, concatenate,
         indexing::{TryIndexOp, argmax_axis},
-        multiply, sigmoid, subtract, tanh, zeros_dtype,
+        matmul, multiply, sigmoid, subtract, tanh, zeros_dtype,
     },
 };
 
@@ -123,6 +123,20 @@ impl<'a> Chain<'a> {
         }
     }
 
+    /// Slots.
+    pub fn len(&self) -> usize {
+        self.cap as usize
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.cap == 0
+    }
+
+    /// Ids of the target for columns of a row.
+    pub(super) fn to_target(&self, columns: &Array) -> Computed<Array> {
+        self.drafter.to_target(columns)
+    }
+
     /// The next slot, after the token `previous`, `[1]` u32 of the target's vocabulary: the anchor for the first.
     ///
     /// # Errors
@@ -145,6 +159,41 @@ impl<'a> Chain<'a> {
         };
         let confidence = self.drafter.confidence_of(&h, e.as_ref())?;
         Ok(Step { logits, confidence })
+    }
+
+    /// What an rnn head carries into the next slot, `[1, r]`; `None` of other heads.
+    pub(super) fn state(&self, like: &Array) -> Computed<Option<Array>> {
+        match &self.drafter.markov {
+            Some(markov) if markov.spec.kind == MarkovKind::Rnn => match &self.state {
+                Some(state) => Ok(Some(state.clone())),
+                None => zeros_dtype(&[1, markov.spec.rank as i32], like.dtype()).map(Some),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    /// Markov terms of the tokens `previous`, `[cap, P]` ids of the target, on the columns `columns`, `[cap, K]`: `[cap, P, K]`
+    /// f32. `states`: `[cap, r]`, those before each slot of an rnn head.
+    pub(super) fn terms(&self, previous: &Array, columns: &Array, hidden: &Array, states: Option<&Array>) -> Computed<Array> {
+        let Some(markov) = &self.drafter.markov else {
+            return Err(Exception::custom("the drafter has no Markov head"));
+        };
+        let wide = |rows: &Array| {
+            let shape = [previous.dim(0), previous.dim(1), rows.dim(1)];
+            mlx_rs::ops::broadcast_to(&rows.expand_dims(1)?, &shape)
+        };
+        let e = mlx_cpu::embed(previous, &markov.w1, hidden.dtype())?;
+        let mut state = states.map(wide).transpose()?;
+        let input = match markov.spec.kind {
+            MarkovKind::Vanilla => e,
+            MarkovKind::Gated | MarkovKind::Rnn => markov.input(&e, &wide(hidden)?, &mut state)?,
+        };
+        let rows = mlx_cpu::embed(columns, &markov.w2, Dtype::Float32)?;
+        let terms = matmul(&input.as_dtype(Dtype::Float32)?, &rows.transpose_axes(&[0, 2, 1])?)?;
+        match markov.w2.bias() {
+            Some(bias) => add(&terms, &bias.take_axis(columns, 0)?.as_dtype(Dtype::Float32)?.expand_dims(1)?),
+            None => Ok(terms),
+        }
     }
 
     /// Takes the best token of every slot.

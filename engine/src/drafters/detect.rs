@@ -7,7 +7,7 @@ use super::{
     DrafterError, Result,
     fields::Fields,
     files::Tensors,
-    spec::{BlockMask, Class, ConvSpec, DrafterSpec, Family, MarkovKind, MarkovSpec, Packaging, RopeSpec, SelectorSpec},
+    spec::{BlockMask, Class, ConvSpec, DrafterSpec, Family, InjectionSpec, MarkovKind, MarkovSpec, Packaging, RopeSpec, SelectorSpec},
     speculators,
 };
 use crate::decoder::rope::Rope;
@@ -37,10 +37,8 @@ pub fn detect(config: &Map<String, Value>, hf_quant: Option<&Value>, tensors: &T
     let mut spec = if top.has("speculators_config") || top.has("speculators_model_type") {
         let config = speculators::translate(top)?;
         dspark(Fields(&config), Packaging::Speculators, tensors)
-    } else if named("DSpineDraftModel") || top.has("dspine_config") {
-        Err(DrafterError::Unsupported(
-            "it is a DSpine head, whose injections between layers are not implemented".into(),
-        ))
+    } else if is_dspine(config) {
+        dflash(top, Class::DSpine, tensors)
     } else if named("DFlash2DraftModel") || flash.is_some_and(|flash| flash.has("selector_rank")) {
         dflash(top, Class::DFlash2, tensors)
     } else if flash.and_then(|flash| flash.text("projector_type")) == Some("dspark") {
@@ -73,6 +71,11 @@ pub fn detect(config: &Map<String, Value>, hf_quant: Option<&Value>, tensors: &T
     }?;
     spec.nvfp4 = nvfp4;
     Ok(spec)
+}
+
+pub(super) fn is_dspine(config: &Map<String, Value>) -> bool {
+    let top = Fields(config);
+    top.has("dspine_config") || top.words("architectures").iter().any(|name| name.contains("DSpineDraftModel"))
 }
 
 /// Whether matrices are ModelOpt NVFP4. Another quantization by ModelOpt is refused.
@@ -275,6 +278,7 @@ fn backbone(top: Fields<'_>, packaging: Packaging, class: Class, family: Family)
         log_snr: None,
         selector: None,
         conv: None,
+        injection: None,
     })
 }
 
@@ -410,10 +414,10 @@ fn confidence(tensors: &Tensors, hidden: usize, rank: usize) -> Result<Option<bo
 }
 
 fn dflash(top: Fields<'_>, class: Class, tensors: &Tensors) -> Result<DrafterSpec> {
-    let packaging = if class == Class::DFlash2 {
-        Packaging::DFlash2
-    } else {
-        Packaging::DFlash
+    let packaging = match class {
+        Class::DSpine => Packaging::DSpine,
+        Class::DFlash2 => Packaging::DFlash2,
+        Class::DFlash | Class::DSpark => Packaging::DFlash,
     };
     let empty = Map::new();
     let flash = top.object("dflash_config").unwrap_or(Fields(&empty));
@@ -439,8 +443,18 @@ fn dflash(top: Fields<'_>, class: Class, tensors: &Tensors) -> Result<DrafterSpe
         return Err(DrafterError::Config("a DFlash block needs a slot after the anchor".into()));
     }
     spec.first_slot = 1;
-    spec.masks = masks(config, spec.layers())?;
+    let causal = causal(config)?;
+    if class == Class::DSpine && causal == Some(false) {
+        return Err(DrafterError::Unsupported(
+            "it is a DSpine head with a bidirectional block (`is_causal: false`); its injections need a causal one".into(),
+        ));
+    }
+    // A DSpine block is causal, whether it says so or not.
+    spec.masks = masks(config, spec.layers(), causal.or((class == Class::DSpine).then_some(true)))?;
     spec.softcap = config.number("final_logit_softcapping")?.map(|cap| cap as f32);
+    if class == Class::DSpine {
+        spec.injection = Some(injection(top, &spec, tensors)?);
+    }
     if class == Class::DFlash2 {
         let need = |key: &str| {
             flash.size(key)?.ok_or_else(|| {
@@ -470,6 +484,40 @@ fn dflash(top: Fields<'_>, class: Class, tensors: &Tensors) -> Result<DrafterSpe
     Ok(spec)
 }
 
+/// Sizes of DSpine's injections: the weights' own, else as SpecForge or vLLM spell them.
+fn injection(top: Fields<'_>, spec: &DrafterSpec, tensors: &Tensors) -> Result<InjectionSpec> {
+    if !tensors.has("transfer_codes") {
+        return Err(DrafterError::Unsupported(
+            "it is a DSpine head without its token codes (`transfer_codes`): get the file that holds them".into(),
+        ));
+    }
+    let empty = Map::new();
+    let config = top.object("dspine_config").unwrap_or(Fields(&empty));
+    let size = |stored: Option<usize>, keys: [&str; 2], default: usize| -> Result<usize> {
+        let said = match config.size(keys[0])? {
+            Some(size) => Some(size),
+            None => config.size(keys[1])?,
+        };
+        Ok(stored.or(said).unwrap_or(default))
+    };
+    let found = InjectionSpec {
+        rank: size(tensors.columns("injection.message"), ["transfer_rank", "transfer_dim"], 1024)?,
+        message: size(tensors.columns("injection.writes.0"), ["message_size", "message_dim"], 512)?,
+        top_k: config.size("top_k")?.unwrap_or(16),
+    };
+    let most = spec.hidden.min(spec.vocab.saturating_sub(1));
+    if found.rank > most {
+        return Err(DrafterError::Config(format!(
+            "a transfer rank of {} is above {most}, which hidden size and vocabulary allow",
+            found.rank
+        )));
+    }
+    if found.top_k > spec.vocab {
+        return Err(DrafterError::Config(format!("`top_k` {} is above the vocabulary", found.top_k)));
+    }
+    Ok(found)
+}
+
 /// `dflash_config` over the top level.
 fn merged(top: Fields<'_>, flash: Fields<'_>) -> Map<String, Value> {
     let mut out = top.0.clone();
@@ -482,7 +530,7 @@ fn merged(top: Fields<'_>, flash: Fields<'_>) -> Map<String, Value> {
 }
 
 /// Without `is_causal` sliding layers are causal inside the block and full ones are not; with it all are as it says.
-fn masks(config: Fields<'_>, layers: usize) -> Result<Vec<BlockMask>> {
+fn masks(config: Fields<'_>, layers: usize, causal: Option<bool>) -> Result<Vec<BlockMask>> {
     let types = config.words("layer_types");
     if !types.is_empty() && types.len() != layers {
         return Err(DrafterError::Config(format!(
@@ -490,7 +538,6 @@ fn masks(config: Fields<'_>, layers: usize) -> Result<Vec<BlockMask>> {
             types.len()
         )));
     }
-    let causal = causal(config)?;
     let mask = |layer: usize| match types.get(layer).copied().unwrap_or("full_attention") {
         "full_attention" => Ok(if causal == Some(true) { BlockMask::Causal } else { BlockMask::Full }),
         "sliding_attention" => {

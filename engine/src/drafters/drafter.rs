@@ -6,11 +6,12 @@ use super::{
     chain::{self, Chain, Markov, Proposal},
     detect::detect,
     files::Files,
+    injection::Injection,
     layer::Layer,
     modules,
     reader::Reader,
     selector::{Lattice, Selector},
-    spec::{Class, DrafterSpec},
+    spec::DrafterSpec,
 };
 use crate::target::Target;
 use mlx_cpu::Weight;
@@ -67,6 +68,7 @@ pub struct Drafter {
     pub(super) markov: Option<Markov>,
     confidence: Option<Weight>,
     selector: Option<Selector>,
+    injection: Option<Injection>,
     /// Ids of the target for those of a reduced vocabulary, `[Vd]` u32.
     target_ids: Option<Array>,
     /// Added to the embeddings of the block's slots, `[1, block, H]`.
@@ -77,7 +79,17 @@ pub struct Drafter {
     kv: Dtype,
     /// What a person should know, one sentence each.
     pub notes: Vec<String>,
-    stream: Stream,
+    pub(super) stream: Stream,
+}
+
+/// The predicting slots of a block.
+pub(super) struct Predicted {
+    /// `[cap, H]`, normed.
+    pub(super) hidden: Array,
+    /// `[cap, Vd]`.
+    pub(super) logits: Array,
+    /// `[cap, H]`: before the last injection, of a DSpine block.
+    before: Option<Array>,
 }
 
 /// `factor · x`, without an operation where it is 1.
@@ -92,6 +104,18 @@ pub(super) fn scaled(x: &Array, factor: f32) -> Computed<Array> {
 pub(super) fn capped(x: &Array, cap: f32) -> Computed<Array> {
     let cap = Array::from_slice(&[cap], &[1]).as_dtype(x.dtype())?;
     multiply(&tanh(&divide(x, &cap)?)?, &cap)
+}
+
+/// What kind of drafter is at `path`, a folder or a GGUF file, from its configuration and tensor headers. Reads no tensor
+/// and needs no device.
+///
+/// # Errors
+/// As [`Drafter::load`], as far as configuration and headers tell.
+pub fn inspect(path: &Path) -> Result<DrafterSpec> {
+    let files = Files::open(path)?;
+    let spec = detect(&files.config, files.hf_quant.as_ref(), &files.tensors)?;
+    modules::check(&spec, &files.tensors, true)?;
+    Ok(spec)
 }
 
 impl Drafter {
@@ -182,6 +206,10 @@ impl Drafter {
                 .selector
                 .map(|selector| Selector::read(reader, selector, spec.softcap, hidden))
                 .transpose()?,
+            injection: spec
+                .injection
+                .map(|injection| Injection::read(reader, injection, &spec))
+                .transpose()?,
             layers,
             embedding,
             head,
@@ -208,7 +236,8 @@ impl Drafter {
         let weights: usize = own.chain([&self.fc]).map(Weight::nbytes).sum();
         let layers: usize = self.layers.iter().map(Layer::bytes).sum();
         let heads = self.markov.as_ref().map_or(0, Markov::bytes) + self.selector.as_ref().map_or(0, Selector::bytes);
-        (weights + layers + heads) as u64
+        let injection = self.injection.as_ref().map_or(0, Injection::bytes);
+        (weights + layers + heads + injection) as u64
     }
 
     /// Borrows the raw embedding and head of `target`.
@@ -273,14 +302,19 @@ impl Drafter {
 
     /// Normed rows of a block of `width` slots after `anchor`, `[1]` u32: `[1, width, H]`. The context is left as it was.
     pub fn block(&self, anchor: &Array, width: usize, context: &mut Context) -> Result<Array> {
-        with_stream(&self.stream, || self.rows(anchor, width, context))
+        with_stream(&self.stream, || Ok(self.rows(anchor, width, context)?.0))
     }
 
-    fn rows(&self, anchor: &Array, width: usize, context: &mut Context) -> Result<Array> {
+    /// Also the rows before the last injection, where there are any.
+    fn rows(&self, anchor: &Array, width: usize, context: &mut Context) -> Result<(Array, Option<Array>)> {
         let width = width.clamp(1, self.spec.block_size) as i32;
         let masks = Array::from_slice(&vec![self.spec.mask_token; width as usize - 1], &[1, width - 1]);
         let anchor = anchor.reshape(&[1, 1])?.as_dtype(Dtype::Uint32)?;
-        let ids = if width == 1 { anchor } else { concatenate(&[anchor, masks], 1)? };
+        let ids = if width == 1 {
+            anchor.clone()
+        } else {
+            concatenate(&[&anchor, &masks], 1)?
+        };
         let mut x = match (&self.embedding, &self.ends) {
             (Some(own), _) => scaled(&mlx_cpu::embed(&ids, own, self.dtype)?, self.spec.embed_scale)?,
             (None, Some(ends)) => ends.embed(&ids, self.dtype)?,
@@ -290,10 +324,15 @@ impl Drafter {
             x = add(&x, &conditioning.try_index((.., ..width, ..))?)?;
         }
         let at = context.len();
-        for (layer, context) in self.layers.iter().zip(&mut context.layers) {
+        let mut before = None;
+        for (index, (layer, context)) in self.layers.iter().zip(&mut context.layers).enumerate() {
             x = layer.forward(&x, at, self.window, context)?;
+            if let Some(injection) = &self.injection {
+                let injected = injection.inject(&x, index, &anchor)?;
+                before = Some(std::mem::replace(&mut x, injected));
+            }
         }
-        Ok(mlx_cpu::rms_norm(&x, Some(&self.norm), self.spec.eps)?)
+        Ok((mlx_cpu::rms_norm(&x, Some(&self.norm), self.spec.eps)?, before))
     }
 
     /// Logits of hidden rows, `[cap, H]` to `[cap, Vd]`, after the drafter's softcap where it has one.
@@ -310,41 +349,51 @@ impl Drafter {
         })
     }
 
-    /// Hidden rows and logits of the first `cap` predicting slots.
-    fn predicted(&self, anchor: &Array, cap: usize, context: &mut Context) -> Result<(Array, Array)> {
+    /// The first `cap` predicting slots.
+    pub(super) fn predicted(&self, anchor: &Array, cap: usize, context: &mut Context) -> Result<Predicted> {
         let cap = cap.clamp(1, self.spec.max_draft());
-        let rows = self.rows(anchor, self.spec.width(cap), context)?;
+        let (rows, before) = self.rows(anchor, self.spec.width(cap), context)?;
         let first = self.spec.first_slot as i32;
-        let hidden = rows.try_index((0, first..first + cap as i32, ..))?;
-        let logits = self.logits(&hidden)?;
-        Ok((hidden, logits))
+        let slots = |rows: &Array| rows.try_index((0, first..first + cap as i32, ..));
+        let hidden = slots(&rows)?;
+        Ok(Predicted {
+            logits: self.logits(&hidden)?,
+            before: before.as_ref().map(slots).transpose()?,
+            hidden,
+        })
     }
 
     /// Starts a chain of at most `cap` drafts after `anchor`, `[1]` u32.
     pub fn chain(&self, anchor: &Array, cap: usize, context: &mut Context) -> Result<Chain<'_>> {
         with_stream(&self.stream, || {
-            let (hidden, logits) = self.predicted(anchor, cap, context)?;
-            Ok(Chain::new(self, logits, hidden))
+            let slots = self.predicted(anchor, cap, context)?;
+            Ok(Chain::new(self, slots.logits, slots.hidden))
         })
     }
 
-    /// The candidates of a DFlash 2 block and the scores between them.
+    /// The candidates of a DFlash 2 or DSpine block and the scores between them.
     ///
     /// # Errors
-    /// For a drafter without a selector.
+    /// For a drafter of another class.
     pub fn lattice(&self, anchor: &Array, cap: usize, context: &mut Context) -> Result<Lattice> {
-        let Some(selector) = &self.selector else {
-            return Err(DrafterError::Unsupported("it has no candidate selector".into()));
-        };
         with_stream(&self.stream, || {
-            let (hidden, logits) = self.predicted(anchor, cap, context)?;
-            Ok(selector.lattice(&logits, &hidden, anchor)?)
+            if !self.has_lattice() {
+                return Err(DrafterError::Unsupported("it has no candidate selector".into()));
+            }
+            let slots = self.predicted(anchor, cap, context)?;
+            match (&self.selector, &self.injection, &slots.before, &self.ends) {
+                (Some(selector), ..) => Ok(selector.lattice(&slots.logits, &slots.hidden, anchor)?),
+                (None, Some(injection), Some(before), Some(ends)) => {
+                    Ok(injection.lattice(&slots.logits, before, anchor, ends, (&self.norm, self.spec.eps))?)
+                }
+                _ => Err(DrafterError::Unbound),
+            }
         })
     }
 
     /// The greedy drafts after `anchor`, `[cap]` u32, lazily.
     pub fn draft(&self, anchor: &Array, cap: usize, context: &mut Context) -> Result<Array> {
-        if self.spec.class == Class::DFlash2 {
+        if self.has_lattice() {
             let lattice = self.lattice(anchor, cap, context)?;
             return with_stream(&self.stream, || Ok(lattice.greedy()?));
         }
@@ -354,9 +403,14 @@ impl Drafter {
     /// The greedy chain with what it was chosen from; for drafters without a selector.
     pub fn propose(&self, anchor: &Array, cap: usize, context: &mut Context) -> Result<Proposal> {
         with_stream(&self.stream, || {
-            let (hidden, logits) = self.predicted(anchor, cap, context)?;
-            Ok(Chain::new(self, logits, hidden).greedy(anchor)?)
+            let slots = self.predicted(anchor, cap, context)?;
+            Ok(Chain::new(self, slots.logits, slots.hidden).greedy(anchor)?)
         })
+    }
+
+    /// Whether its drafts are a path through candidates ([`Self::lattice`]) instead of a chain of rows.
+    pub fn has_lattice(&self) -> bool {
+        self.selector.is_some() || self.injection.is_some()
     }
 
     /// Ids of the target for draft ids.

@@ -1,7 +1,12 @@
 //! What a drafter's folder holds: configuration and tensor headers. Nothing is read into memory yet.
 
-use super::{DrafterError, Result, gguf, modules::RENAMES};
-use crate::load::{Shard, find_shards, read_json};
+use super::{
+    DrafterError, Result,
+    detect::is_dspine,
+    gguf,
+    modules::{CODES, RENAMES},
+};
+use crate::load::{Shard, find_beside, find_shards, read_json};
 use mlx_rs::{Array, Stream, with_stream};
 use serde_json::{Map, Value};
 use std::{
@@ -99,7 +104,11 @@ impl Files {
                 );
             }
         };
-        let shards = find_shards(path)?;
+        let mut shards = find_shards(path)?;
+        if is_dspine(&config) {
+            // The token codes may come in a file of their own.
+            shards.extend(find_beside(path, &shards, &[CODES, "transfer_codes"])?);
+        }
         let mut all = BTreeMap::new();
         for (name, tensor) in shards.iter().flat_map(|shard| &shard.tensors) {
             let stored = Stored {

@@ -8,8 +8,12 @@ use super::{
 use crate::load::Packing;
 use std::collections::BTreeMap;
 
+/// DSpine's token codes in a file of their own.
+pub(super) const CODES: &str = "codes";
+
 /// Spellings of the same tensor: published, ours.
-pub(super) const RENAMES: [(&str, &str); 2] = [
+pub(super) const RENAMES: [(&str, &str); 3] = [
+    (CODES, "transfer_codes"),
     (
         "candidate_selector.predecessor_codebook.weight",
         "candidate_selector.predecessor_codebook",
@@ -21,7 +25,7 @@ pub(super) const RENAMES: [(&str, &str); 2] = [
 ];
 
 /// Read apart from the network, or by nobody.
-const ASIDE: [&str; 2] = ["d2t", "t2d"];
+const ASIDE: [&str; 3] = ["d2t", "t2d", "transfer_ready"];
 
 /// One module.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +77,40 @@ pub(super) fn parts(spec: &DrafterSpec) -> BTreeMap<String, Part> {
         add("candidate_selector.predecessor_codebook", Part::Raw(table.clone()));
         add("candidate_selector.successor_codebook", Part::Raw(table));
         add("candidate_selector.hidden_projection", matrix(selector.rank, hidden));
+    }
+    if let Some(injection) = spec.injection {
+        let (rank, message) = (injection.rank, injection.message);
+        for name in ["message", "receiver_gate", "predecessor_gate"] {
+            add(
+                &format!("injection.{name}"),
+                Part::Matrix {
+                    rows: message,
+                    columns: rank,
+                    bias: false,
+                },
+            );
+        }
+        add("injection.bias", Part::Raw(vec![message]));
+        add("transfer_codes", Part::Raw(vec![spec.vocab, rank]));
+        for layer in 0..spec.layers() {
+            let (read, write) = (format!("injection.readouts.{layer}"), format!("injection.writes.{layer}"));
+            add(
+                &read,
+                Part::Matrix {
+                    rows: rank,
+                    columns: hidden,
+                    bias: false,
+                },
+            );
+            add(
+                &write,
+                Part::Matrix {
+                    rows: hidden,
+                    columns: message,
+                    bias: false,
+                },
+            );
+        }
     }
     for layer in 0..spec.layers() {
         let mut add = |name: &str, part: Part| add(&format!("layers.{layer}.{name}"), part);

@@ -46,6 +46,12 @@ impl Reader {
         self.float(name, self.activations)
     }
 
+    /// A table that only rows are taken of, as stored.
+    pub(super) fn stored(&mut self, name: &str) -> Result<Array> {
+        let dtype = self.arrays.get(name).map_or(self.activations, Array::dtype);
+        self.float(name, dtype)
+    }
+
     /// Whole numbers, where there are any.
     pub(super) fn integers(&mut self, name: &str) -> Result<Option<Vec<i64>>> {
         let Some(array) = self.arrays.remove(name) else {

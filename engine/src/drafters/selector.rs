@@ -49,8 +49,8 @@ impl Selector {
         Ok(Self {
             spec,
             softcap,
-            predecessor: reader.raw("candidate_selector.predecessor_codebook")?,
-            successor: reader.raw("candidate_selector.successor_codebook")?,
+            predecessor: reader.stored("candidate_selector.predecessor_codebook")?,
+            successor: reader.stored("candidate_selector.successor_codebook")?,
             projection: reader.matrix("candidate_selector.hidden_projection", hidden, false)?,
         })
     }
@@ -61,23 +61,14 @@ impl Selector {
 
     /// `logits`: `[cap, V]` raw rows of the target's head, `hidden`: `[cap, H]`, `anchor`: `[1]`.
     pub(super) fn lattice(&self, logits: &Array, hidden: &Array, anchor: &Array) -> Computed<Lattice> {
-        let (cap, k) = (logits.dim(0), self.spec.top_k as i32);
-        let candidates = best(logits, k)?;
+        let candidates = best(logits, self.spec.top_k as i32)?;
         let mut unary = logits.take_along_axis(&candidates, -1)?.as_dtype(Dtype::Float32)?;
         unary = super::drafter::scaled(&unary, self.spec.multiplier)?;
         if let Some(cap) = self.softcap {
             unary = super::drafter::capped(&unary, cap)?;
         }
         let f32s = |x: &Array| x.as_dtype(Dtype::Float32);
-        let first = multiply(
-            &anchor.reshape(&[1, 1])?.as_dtype(Dtype::Uint32)?,
-            mlx_rs::ops::ones_dtype(&[1, k], Dtype::Uint32)?,
-        )?;
-        let before = if cap > 1 {
-            concatenate(&[first, candidates.try_index((..cap - 1, ..))?], 0)?
-        } else {
-            first
-        };
+        let before = predecessors(&candidates, anchor)?;
         let turned = f32s(&mlx_cpu::linear(hidden, &self.projection)?)?.expand_dims(1)?;
         let left = multiply(&f32s(&self.predecessor.take_axis(&before, 0)?)?, &turned)?;
         let right = f32s(&self.successor.take_axis(&candidates, 0)?)?.transpose_axes(&[0, 2, 1])?;
@@ -86,8 +77,19 @@ impl Selector {
     }
 }
 
+/// The tokens before each slot's candidates, `[cap, K]`: the anchor, then the candidates of the slot before.
+pub(super) fn predecessors(candidates: &Array, anchor: &Array) -> Computed<Array> {
+    let (cap, k) = (candidates.dim(0), candidates.dim(1));
+    let anchor = anchor.reshape(&[1, 1])?.as_dtype(Dtype::Uint32)?;
+    let first = mlx_rs::ops::broadcast_to(&anchor, &[1, k])?;
+    if cap == 1 {
+        return Ok(first);
+    }
+    concatenate(&[first, candidates.try_index((..cap - 1, ..))?], 0)
+}
+
 /// The `k` best ids of each row, best first, lower id first among equals.
-fn best(logits: &Array, k: i32) -> Computed<Array> {
+pub(super) fn best(logits: &Array, k: i32) -> Computed<Array> {
     let negated = logits.negative()?;
     let ids = if k < logits.dim(-1) {
         argpartition_axis(&negated, k - 1, -1)?.try_index((.., ..k))?

@@ -14,6 +14,8 @@ pub enum Packaging {
     /// z-lab DFlash.
     DFlash,
     DFlash2,
+    /// Tencent's DSpine, as SpecForge trains it.
+    DSpine,
     /// A GGUF of architecture `dspark`.
     Gguf,
 }
@@ -27,6 +29,7 @@ impl Packaging {
             Self::Lfm2 => "LFM2 DSpark",
             Self::DFlash => "DFlash",
             Self::DFlash2 => "DFlash 2",
+            Self::DSpine => "DSpine",
             Self::Gguf => "DSpark GGUF",
         }
     }
@@ -41,6 +44,20 @@ pub enum Class {
     DFlash,
     /// A lattice over the best candidates of neighbouring slots.
     DFlash2,
+    /// Rows hear of the row before them after each layer; a lattice as DFlash 2's.
+    DSpine,
+}
+
+impl Class {
+    /// In lower case: `dspark`, `dflash`, `dflash2`, `dspine`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DSpark => "dspark",
+            Self::DFlash => "dflash",
+            Self::DFlash2 => "dflash2",
+            Self::DSpine => "dspine",
+        }
+    }
 }
 
 /// Shape of a backbone layer.
@@ -125,6 +142,16 @@ pub struct ConvSpec {
     pub group: usize,
 }
 
+/// DSpine's injections between neighbouring rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InjectionSpec {
+    /// Of a row's feature and of a token's code.
+    pub rank: usize,
+    pub message: usize,
+    /// Candidates of a slot.
+    pub top_k: usize,
+}
+
 /// A drafter, whatever its packaging. Sizes in elements, ids in tokens or layers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DrafterSpec {
@@ -173,6 +200,7 @@ pub struct DrafterSpec {
     pub log_snr: Option<(f32, f32)>,
     pub selector: Option<SelectorSpec>,
     pub conv: Option<ConvSpec>,
+    pub injection: Option<InjectionSpec>,
 }
 
 impl DrafterSpec {

@@ -11,8 +11,8 @@ mod weights;
 pub use config::{Config, RopeFields, float, read_json};
 pub use error::LoadError;
 pub use quant::{Mode, Packing, Quantization};
-pub(crate) use shards::find as find_shards;
 pub use shards::{Shard, TensorInfo};
+pub(crate) use shards::{find as find_shards, find_beside};
 pub use trust::{Markers, markers};
 pub(crate) use weights::{Precision, Watch, Weights};
 

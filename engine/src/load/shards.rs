@@ -171,6 +171,27 @@ pub(crate) fn find(dir: &Path) -> Result<Vec<Shard>> {
     Ok(shards)
 }
 
+/// Weight files of the folder besides `found` that hold one of the tensors `wanted`.
+///
+/// # Errors
+/// As [`find`].
+pub(crate) fn find_beside(dir: &Path, found: &[Shard], wanted: &[&str]) -> Result<Vec<Shard>> {
+    let root = link_root(dir);
+    let mut more = Vec::new();
+    for name in list(dir)?.iter().filter(|name| name.ends_with(".safetensors")) {
+        let path = dir.join(name);
+        if found.iter().any(|shard| shard.path == path) {
+            continue;
+        }
+        stays_inside(&path, &root)?;
+        let shard = Shard::open(&path)?;
+        if wanted.iter().any(|tensor| shard.tensors.contains_key(*tensor)) {
+            more.push(shard);
+        }
+    }
+    Ok(more)
+}
+
 fn list(dir: &Path) -> Result<BTreeSet<String>> {
     let entries = std::fs::read_dir(dir).map_err(|error| LoadError::file(dir, &error))?;
     let mut names = BTreeSet::new();

@@ -2,7 +2,7 @@
 
 use super::companion::{Companion, failed};
 use crate::{
-    drafters::{Chain, Class},
+    drafters::Chain,
     sample::{
         Sampler,
         rng::Lane,
@@ -91,7 +91,7 @@ impl Drafts {
         let anchor = Array::from_slice(&[anchor], &[1]);
         let temperature = sampler.shape().map_or(0.0, |shape| shape.temperature);
         let context = companion.context()?;
-        if drafter.spec().class == Class::DFlash2 {
+        if drafter.has_lattice() {
             let lattice = drafter.lattice(&anchor, cap, context).map_err(failed)?;
             let uniforms: Vec<f32> = (0..cap as u64)
                 .map(|at| sampler.uniform(position + at, Lane::Draft) as f32)

@@ -23,6 +23,8 @@ pub(crate) struct Pair {
     pub(super) options: SpeculationOptions,
     drafter: Option<DrafterInfo>,
     class: Option<Class>,
+    /// The drafter has second guesses to offer.
+    branches: bool,
     /// Why a drafter that was found is not used.
     refused: Option<String>,
     cost: Option<CostModel>,
@@ -40,11 +42,12 @@ impl Pair {
             drafter: drafter.zip(request.drafter.as_ref()).map(|(drafter, path)| DrafterInfo {
                 name: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
                 path: path.clone(),
-                kind: kind(drafter.spec().class).into(),
+                kind: drafter.spec().class.name().into(),
                 weight_bytes: drafter.weight_bytes(),
                 max_draft: drafter.spec().max_draft(),
             }),
             class: drafter.map(|drafter| drafter.spec().class),
+            branches: drafter.is_some_and(|drafter| drafter.tree_refusal().is_none()),
             refused,
             drafting: drafter.map(|drafter| Controller::new(cost.clone(), cap, drafter.spec().max_draft())),
             looking: Controller::new(cost.as_ref().and_then(lookup_cost), Cap::Auto, LOOKUP_MOST),
@@ -120,8 +123,7 @@ impl Pair {
 
     /// Nodes of a tree for a cap, or `None` for a chain.
     pub(super) fn tree_nodes(&self, setting: TreeSetting, cap: usize) -> Option<usize> {
-        let branches = matches!(self.class, Some(class) if class != Class::DFlash);
-        if !branches {
+        if !self.branches {
             return None;
         }
         match setting {
@@ -181,12 +183,4 @@ fn lookup_cost(cost: &CostModel) -> Option<CostModel> {
         overhead: 0.0,
         ..cost.curves().clone()
     })
-}
-
-fn kind(class: Class) -> &'static str {
-    match class {
-        Class::DSpark => "dspark",
-        Class::DFlash => "dflash",
-        Class::DFlash2 => "dflash2",
-    }
 }

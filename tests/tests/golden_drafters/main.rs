@@ -2,7 +2,9 @@
 //! (`oracle/README.md`). Everything is computed in f32, within the tolerance that each golden states.
 #![allow(clippy::unwrap_used)]
 
+mod dspine;
 mod refusals;
+mod tree;
 
 use dspark_engine::{
     drafters::{BlockMask, Context, Drafter, DrafterOptions, Ends, Family},

@@ -15,13 +15,13 @@ use crate::{
     settings::Settings,
     state::{ChatMsg, Effect, ModelsMsg, Msg, SettingsMsg, SidebarMsg, StoreWrite},
 };
-use dspark_protocol::{EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request, Snapshot};
+use dspark_protocol::{EngineError, EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request, Snapshot};
 use dspark_sessions::{SessionHead, Store};
 use latest::Latest;
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Arc, mpsc},
+    sync::{Arc, Mutex, PoisonError, mpsc},
     time::Duration,
 };
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,28 @@ const PAGE: usize = 200;
 const HITS: usize = 60;
 
 type Job = Box<dyn FnOnce() + Send>;
+
+/// Cancels a load that may not have reached the engine yet.
+#[derive(Clone, Default)]
+struct LoadCancel(Arc<Mutex<(bool, Option<CancellationToken>)>>);
+
+impl LoadCancel {
+    fn cancel(&self) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 = true;
+        if let Some(token) = &state.1 {
+            token.cancel();
+        }
+    }
+
+    fn is_of(&self, token: CancellationToken) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.0 {
+            token.cancel();
+        }
+        state.1 = Some(token);
+    }
+}
 
 pub struct Bridge {
     pub inbox: Inbox,
@@ -47,7 +69,7 @@ pub struct Bridge {
     searching: Latest<String>,
     saving: Latest<Settings>,
     turns: BTreeMap<i64, CancellationToken>,
-    load_cancel: CancellationToken,
+    load_cancel: LoadCancel,
     fetch_cancel: CancellationToken,
     watching: CancellationToken,
 }
@@ -110,7 +132,7 @@ impl Bridge {
             searching,
             saving,
             turns: BTreeMap::new(),
-            load_cancel: CancellationToken::new(),
+            load_cancel: LoadCancel::default(),
             fetch_cancel: CancellationToken::new(),
             watching,
         }
@@ -255,25 +277,29 @@ impl Bridge {
     }
 
     fn load(&mut self, request: LoadRequest) {
-        let loading = match self.engine.load(request) {
-            Ok(loading) => loading,
-            Err(error) => {
-                self.inbox.push(Msg::Models(ModelsMsg::LoadEvent(LoadEvent::Failed(error))));
-                return;
-            }
-        };
-        self.load_cancel = loading.canceller();
-        let inbox = self.inbox.clone();
+        self.load_cancel = LoadCancel::default();
+        let (engine, catalog) = (self.engine.clone(), self.catalog.clone());
+        let (inbox, cancel) = (self.inbox.clone(), self.load_cancel.clone());
+        // Looking for the drafter reads folders.
         thread("load", move || {
-            let mut loading = loading;
+            let failed = |error| inbox.push(Msg::Models(ModelsMsg::LoadEvent(LoadEvent::Failed(error))));
+            let model = request.name.clone();
+            let loading = catalog
+                .prepare(request)
+                .map_err(|reason| EngineError::Load { model, reason })
+                .and_then(|request| engine.load(request));
+            let mut loading = match loading {
+                Ok(loading) => loading,
+                Err(error) => return failed(error),
+            };
+            cancel.is_of(loading.canceller());
             let mut ended = false;
             while let Some(event) = loading.next_blocking() {
                 ended = !matches!(event, LoadEvent::Stage { .. });
                 inbox.push(Msg::Models(ModelsMsg::LoadEvent(event)));
             }
             if !ended {
-                let failed = LoadEvent::Failed(dspark_protocol::EngineError::Stopped);
-                inbox.push(Msg::Models(ModelsMsg::LoadEvent(failed)));
+                failed(EngineError::Stopped);
             }
         });
     }

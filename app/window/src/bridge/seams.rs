@@ -1,7 +1,7 @@
 //! What the window needs from the rest of the program, as traits: the hub behind [`Catalog`], the HTTP server behind
 //! [`ServerControl`]. The binary fills them in; tests and screenshots bring their own.
 
-use dspark_protocol::MachineInfo;
+use dspark_protocol::{LoadRequest, MachineInfo};
 use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
@@ -101,6 +101,14 @@ pub trait Catalog: Send + Sync {
     /// # Errors
     /// Why it is not a model, in words for a person.
     fn inspect(&self, path: &Path) -> Result<ModelEntry, String>;
+
+    /// Fills in what goes with the model: its drafter, and how to speculate.
+    ///
+    /// # Errors
+    /// Where a drafter that was asked for by name cannot be had, in words for a person.
+    fn prepare(&self, request: LoadRequest) -> Result<LoadRequest, String> {
+        Ok(request)
+    }
 
     /// Downloads and prepares `id`. An interrupted download goes on where it stopped.
     ///

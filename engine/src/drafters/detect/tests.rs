@@ -237,6 +237,35 @@ fn windows_and_causality() {
 }
 
 #[test]
+fn dspine_is_causal_and_sized_by_its_weights() {
+    let config = with(
+        dflash(),
+        json!({"architectures": ["DSpineDraftModel"], "dspine_config": {"transfer_dim": 24, "message_dim": 12, "top_k": 4},
+            "layer_types": ["full_attention", "sliding_attention", "full_attention"], "sliding_window": 16}),
+    );
+    let codes = ("transfer_codes", &[1000, 32][..]);
+    let found = spec_of(&config, &tensors(&[codes])).unwrap();
+    assert_eq!(
+        (found.class, found.packaging, found.first_slot),
+        (Class::DSpine, Packaging::DSpine, 1)
+    );
+    assert_eq!(found.masks, [BlockMask::Causal, BlockMask::Sliding(16), BlockMask::Causal]);
+    assert_eq!((found.width(3), found.max_draft()), (4, 7));
+    let injection = found.injection.unwrap();
+    assert_eq!((injection.rank, injection.message, injection.top_k), (24, 12, 4));
+    let stored = [
+        codes,
+        ("injection.message.weight", &[8, 32]),
+        ("injection.writes.0.weight", &[64, 8]),
+    ];
+    let injection = spec_of(&config, &tensors(&stored)).unwrap().injection.unwrap();
+    assert_eq!((injection.rank, injection.message), (32, 8));
+    let wide = with(config, json!({"dspine_config": {"transfer_dim": 65}}));
+    let message = spec_of(&wide, &tensors(&[codes])).unwrap_err().to_string();
+    assert!(message.contains("transfer rank of 65 is above 64"), "{message}");
+}
+
+#[test]
 fn block_sizes_are_the_checkpoints() {
     for block in [7, 8, 9, 15] {
         let found = spec(&with(native(), json!({"block_size": block, "num_attention_heads": 6})));
@@ -263,7 +292,18 @@ fn a_reduced_vocabulary_is_declared_and_carried() {
 fn refusals_name_their_reason() {
     for (config, named) in [
         (json!({"speculators_config": {"algorithm": "eagle3"}}), "`eagle3`"),
-        (json!({"architectures": ["DSpineDraftModel"]}), "DSpine"),
+        (
+            with(dflash(), json!({"architectures": ["DSpineDraftModel"]})),
+            "without its token codes",
+        ),
+        (
+            with(dflash(), json!({"dspine_config": {"top_k": 4}, "is_causal": false})),
+            "bidirectional block",
+        ),
+        (
+            with(dflash(), json!({"dspine_config": {"transfer_rank": 65}})),
+            "transfer rank of 65",
+        ),
         (
             json!({"architectures": ["DeepseekV4"], "dspark_block": 3}),
             "drafter embedded in it",
