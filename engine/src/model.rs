@@ -91,7 +91,7 @@ fn drafter(request: &LoadRequest, target: &dyn Target) -> Result<(Option<Drafter
     };
     let options = DrafterOptions {
         bits: request.drafter_bits.or(DrafterOptions::default().bits).filter(|bits| *bits > 0),
-        ..DrafterOptions::default()
+        ..DrafterOptions::serving()
     };
     let found = Drafter::load(path, &options).and_then(|mut drafter| drafter.bind(target).map(|()| drafter));
     let checked = found

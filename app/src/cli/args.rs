@@ -1,8 +1,9 @@
 //! What can be said on the command line. Every knob has the same spelling wherever it appears.
 
+use super::arms::Shape;
 use crate::pairing::{MaxDraft, Wish};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use dspark_protocol::{Mode, Sampling, SpeculationOptions, TreeSetting};
+use dspark_protocol::{Cap, Mode, Sampling, SpeculationOptions, TreeSetting};
 use std::{ffi::OsString, path::PathBuf};
 
 /// Language models on your own machine, with exactly the model's own output.
@@ -47,6 +48,10 @@ pub(super) enum Command {
     Models(ModelsArgs),
     /// Measure what a drafter gets accepted, and prove that the text stays the model's own.
     Probe(ProbeArgs),
+    /// Prove that speculation writes the model's own text, token by token.
+    VerifyLossless(ProofArgs),
+    /// Measure ways of decoding side by side, in turns.
+    Benchmark(BenchmarkArgs),
     /// Check this machine and say what would not work.
     Doctor(DoctorArgs),
     /// Get the small starter model.
@@ -448,6 +453,54 @@ pub(super) struct ProbeArgs {
     /// Guesses of a round, at most; all that the drafter gives if left out.
     #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     pub(super) max_draft: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ProofArgs {
+    #[command(flatten)]
+    pub(super) engine: EngineArgs,
+    #[command(flatten)]
+    pub(super) pair: PairArgs,
+    #[command(flatten)]
+    pub(super) rounds: RoundArgs,
+    /// Ways to decode: auto, dspark, dflash, lookup, baseline, with `+lookup` or `+tree`.
+    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "auto,lookup", value_parser = super::arms::shape)]
+    pub(super) modes: Vec<Shape>,
+    /// Drafts of a round, for each of them: a number, derived, auto or full.
+    #[arg(long, value_name = "CAPS", value_delimiter = ',', default_value = "1,3,full,auto", value_parser = super::arms::cap)]
+    pub(super) caps: Vec<Cap>,
+    /// Instead of the shipped prompts (may be repeated).
+    #[arg(long)]
+    pub(super) prompt: Vec<String>,
+    #[arg(long, default_value_t = 64, value_parser = at_least_one())]
+    pub(super) max_new_tokens: usize,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct BenchmarkArgs {
+    #[command(flatten)]
+    pub(super) engine: EngineArgs,
+    #[command(flatten)]
+    pub(super) pair: PairArgs,
+    #[command(flatten)]
+    pub(super) rounds: RoundArgs,
+    /// Ways to set beside plain decoding: auto, dspark, dflash, lookup, with `+lookup` or `+tree`.
+    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "auto", value_parser = super::arms::shape)]
+    pub(super) modes: Vec<Shape>,
+    /// Drafts of a round, for each of them: a number, derived, auto or full.
+    #[arg(long, value_name = "CAPS", value_delimiter = ',', default_value = "derived,auto", value_parser = super::arms::cap)]
+    pub(super) caps: Vec<Cap>,
+    /// Instead of the shipped prompts (may be repeated).
+    #[arg(long)]
+    pub(super) prompt: Vec<String>,
+    #[arg(long, default_value_t = 200, value_parser = at_least_one())]
+    pub(super) max_new_tokens: usize,
+    /// Turns; medians count.
+    #[arg(long, default_value_t = 3, value_parser = at_least_one())]
+    pub(super) trials: usize,
+    /// Draw the result as an SVG picture.
+    #[arg(long, value_name = "FILE")]
+    pub(super) report: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

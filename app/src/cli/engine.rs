@@ -9,7 +9,7 @@ use crate::{
     last_model,
     pairing::{self, PairError, Wish},
 };
-use dspark_engine::EngineOptions;
+use dspark_engine::{Calibration, EngineOptions};
 use dspark_hub::{Hub, HubError, Job, Lookup, Remedy, Resolved};
 use dspark_protocol::{EngineHandle, EngineState, LoadEvent, LoadRequest, LoadStage, ModelInfo};
 use std::sync::{Arc, Mutex};
@@ -53,6 +53,14 @@ pub(super) fn runtime() -> Outcome<tokio::runtime::Runtime> {
         })
 }
 
+/// What every command starts the engine with: what is measured of a model is kept in the program's cache folder.
+pub(super) fn options() -> EngineOptions {
+    EngineOptions {
+        calibration: Calibration::Kept(Hub::from_env().places.cache.join("calibration.json")),
+        ..EngineOptions::default()
+    }
+}
+
 /// Starts the engine and waits for its self-test.
 pub(super) async fn start(options: EngineOptions) -> Outcome<EngineHandle> {
     let handle = dspark_engine::start(options);
@@ -73,9 +81,13 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) async fn open(args: &EngineArgs, wish: &Wish, output: &Output) -> Outcome<Self> {
+        Self::open_with(options(), args, wish, output).await
+    }
+
+    pub(super) async fn open_with(options: EngineOptions, args: &EngineArgs, wish: &Wish, output: &Output) -> Outcome<Self> {
         let resolved = find(args, output).await?;
         let request = request(args, &resolved, wish, output)?;
-        let handle = start(EngineOptions::default()).await?;
+        let handle = start(options).await?;
         let model = load(&handle, request, output).await?;
         Ok(Self { handle, model })
     }

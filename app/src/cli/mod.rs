@@ -1,6 +1,9 @@
 //! The command line: parse, run, map the result to an exit code.
 
 mod args;
+mod arms;
+mod benchmark;
+mod chart;
 mod doctor;
 mod engine;
 mod exit;
@@ -8,6 +11,7 @@ mod generate;
 mod models;
 mod output;
 mod probe;
+mod proof;
 mod serve;
 mod starter;
 mod window;
@@ -63,6 +67,8 @@ fn dispatch(command: Option<Command>, output: &Output) -> Outcome {
         Some(Command::Serve(args)) => serve::run(&args, output),
         Some(Command::Models(args)) => models::run(&args, output),
         Some(Command::Probe(args)) => probe::run(&args, output),
+        Some(Command::VerifyLossless(args)) => proof::run(&args, output),
+        Some(Command::Benchmark(args)) => benchmark::run(&args, output),
         Some(Command::Doctor(args)) => doctor::run(&args, output),
         Some(Command::Starter(args)) => starter::run(&args, output),
     }

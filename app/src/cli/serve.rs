@@ -37,7 +37,7 @@ async fn serve(args: &ServeArgs, config: ServeConfig, output: &Output) -> Outcom
     };
     let handle = engine::start(EngineOptions {
         queue_limit: args.max_queue,
-        ..EngineOptions::default()
+        ..engine::options()
     })
     .await?;
     // The port first: a busy one is better known before a minute of loading.

@@ -9,7 +9,6 @@ use super::{
 };
 use crate::{catalog::HubCatalog, http::HttpServer};
 use clap::Parser;
-use dspark_engine::EngineOptions;
 use dspark_hub::{Hub, Lookup};
 use dspark_window::shell::{self, AppOptions, NoWindow, StartModel};
 use std::{path::PathBuf, sync::Arc};
@@ -26,7 +25,7 @@ pub(super) fn open(args: &AppArgs, output: &Output) -> Outcome {
     let model = args.model.as_deref().map(|name| start_model(name, output)).transpose()?;
     let runtime = engine::runtime()?;
     // Not waited for: the window opens at once and shows the engine coming up, or why it does not.
-    let handle = dspark_engine::start(EngineOptions::default());
+    let handle = dspark_engine::start(engine::options());
     let server = Arc::new(HttpServer::new(handle.clone(), runtime.handle().clone()));
     let catalog = Arc::new(HubCatalog::new(
         args.pair.wish(&args.rounds),

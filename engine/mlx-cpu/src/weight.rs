@@ -6,7 +6,11 @@ use crate::{
     kernel::product::{self as kernel, Layer},
     rms_norm, swiglu,
 };
-use mlx_rs::{Array, Dtype, error::Exception, ops};
+use mlx_rs::{
+    Array, Dtype,
+    error::Exception,
+    ops::{self, indexing::TryIndexOp},
+};
 
 /// Weights of a linear layer, one row for each output.
 #[derive(Debug, Clone)]
@@ -71,6 +75,30 @@ impl Weight {
     pub fn bias(&self) -> Option<&Array> {
         let (Self::Dense { bias, .. } | Self::Affine { bias, .. }) = self;
         bias.as_ref()
+    }
+
+    /// The layer of the first `n` outputs alone: views, no copies.
+    pub fn first(&self, n: i32) -> Result<Self> {
+        let rows = |array: &Array| array.try_index((..n, ..));
+        let bias = self.bias().map(|bias| bias.try_index(..n)).transpose()?;
+        Ok(match self {
+            Self::Dense { w, .. } => Self::Dense { w: rows(w)?, bias },
+            Self::Affine {
+                w,
+                scales,
+                biases,
+                group,
+                bits,
+                ..
+            } => Self::Affine {
+                w: rows(w)?,
+                scales: rows(scales)?,
+                biases: rows(biases)?,
+                group: *group,
+                bits: *bits,
+                bias,
+            },
+        })
     }
 
     /// Every array, to evaluate or to count.

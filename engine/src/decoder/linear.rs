@@ -6,7 +6,7 @@ use mlx_cpu::Weight;
 use mlx_rs::{
     Array, Dtype, Stream,
     error::Exception,
-    ops::{add, concatenate},
+    ops::{add, concatenate, indexing::TryIndexOp},
 };
 use std::ffi::CStr;
 
@@ -79,6 +79,19 @@ impl Linear {
         let w = concatenate(&floats.iter().map(|part| part.0).collect::<Vec<_>>(), 0)?;
         let scales = concatenate(&floats.iter().map(|part| part.1).collect::<Vec<_>>(), 0)?;
         Ok(Some(Self::float_packed(w, scales, packing, None)))
+    }
+
+    /// The layer of the first `n` outputs alone: views, no copies.
+    pub(crate) fn first(&self, n: i32) -> Result<Self> {
+        Ok(Self(match &self.0 {
+            Matrix::Weight(weight) => Matrix::Weight(weight.first(n)?),
+            Matrix::Float { w, scales, packing, bias } => Matrix::Float {
+                w: w.try_index((..n, ..))?,
+                scales: scales.try_index((..n, ..))?,
+                packing: *packing,
+                bias: bias.as_ref().map(|bias| bias.try_index(..n)).transpose()?,
+            },
+        }))
     }
 
     fn weight(&self) -> Option<&Weight> {

@@ -36,6 +36,12 @@ impl Ends {
         })
     }
 
+    /// Keeps of the head the first `n` ids alone.
+    pub(super) fn keep_first(&mut self, n: i32) -> Result<(), Exception> {
+        self.head = Some(self.head.as_ref().unwrap_or(&self.embedding).first(n)?);
+        Ok(())
+    }
+
     /// Scaled embedding rows, `[..]` ids to `[.., H]`.
     pub(super) fn embed(&self, ids: &Array, dtype: Dtype) -> Result<Array, Exception> {
         let rows = self.embedding.embed(ids, dtype)?;

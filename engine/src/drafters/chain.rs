@@ -47,6 +47,12 @@ impl Markov {
         })
     }
 
+    /// Leaves out what it says of all but the first `n` ids.
+    pub(super) fn narrow(&mut self, n: i32) -> Computed<()> {
+        self.w2 = self.w2.first(n)?;
+        Ok(())
+    }
+
     pub(super) fn bytes(&self) -> usize {
         [&self.w1, &self.w2].into_iter().chain(&self.projection).map(Weight::nbytes).sum()
     }

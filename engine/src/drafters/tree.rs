@@ -14,7 +14,7 @@ use dspark_speculate::tree::{DraftTree, best_first};
 use mlx_rs::{
     Array, Dtype,
     error::Exception,
-    ops::{add, concatenate, indexing::argmax_axis, logsumexp_axis, matmul},
+    ops::{add, concatenate, indexing::argmax_axis, logsumexp_axis},
     transforms::eval,
     with_stream,
 };

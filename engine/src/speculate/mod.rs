@@ -7,11 +7,12 @@
 //! | `session` | one request's side: the plan of the next round |
 //! | `companion` | the drafter's context beside the target's cache |
 //! | `guess` | what a round offers, and what it was drawn from |
-//! | `round` | a round over a chain |
+//! | `round`, `branches` | a round over a chain, over a tree |
 //! | `bench`, `calibrate` | what rounds take on this machine |
 //! | `forcing` | the proof by feeding the text again |
 
 mod bench;
+mod branches;
 pub(crate) mod calibrate;
 mod companion;
 pub mod forcing;
@@ -24,10 +25,12 @@ pub(crate) use companion::Companion;
 pub(crate) use pair::Pair;
 pub(crate) use session::{Plan, Session};
 
+pub use dspark_speculate::calibration::median;
+
 use dspark_protocol::Mode;
 
 /// As people write it.
-pub(crate) fn name(mode: Mode) -> &'static str {
+pub fn name(mode: Mode) -> &'static str {
     match mode {
         Mode::Auto => "auto",
         Mode::Baseline => "baseline",

@@ -56,6 +56,9 @@ pub(crate) fn run(
     guess: &Guess,
     terms: &Terms,
 ) -> Result<Outcome, Exception> {
+    if let (Guess::Tree(nodes), true) = (guess, sampler.plainly_greedy() && terms.logprobs.is_none()) {
+        return super::branches::run(sequence, sampler, anchor, *nodes);
+    }
     let position = sequence.drawn;
     let missing = || Exception::custom("a draft was planned without a drafter");
     let (drafts, source) = match guess {

@@ -128,6 +128,16 @@ impl<'a> Sequence<'a> {
         self.follow(features, |features| features.try_index((.., ..rows, ..)))
     }
 
+    /// Commits the rows of a tree verify of `width` rows that `path` names, the root first.
+    pub(crate) fn keep_path(&mut self, kept: &[u32], width: usize, path: &[usize], features: Option<Array>) -> Result<(), Exception> {
+        self.cache.commit(width, path)?;
+        self.fed.extend(kept);
+        let rows: Vec<i32> = path.iter().map(|&row| row as i32).collect();
+        self.follow(features, |features| {
+            features.take_axis(Array::from_slice(&rows, &[rows.len() as i32]), 1)
+        })
+    }
+
     fn follow(&mut self, features: Option<Array>, cut: impl FnOnce(&Array) -> Result<Array, Exception>) -> Result<(), Exception> {
         match (&mut self.companion, features) {
             (Some(companion), Some(features)) => companion.take(cut(&features)?),

@@ -48,6 +48,7 @@ fn exact() -> DrafterOptions {
         kv: Some(Dtype::Float32),
         context_window: None,
         strict: true,
+        first_ids: None,
     }
 }
 

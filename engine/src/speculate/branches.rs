@@ -1,0 +1,44 @@
+//! A round over a tree: side branches ride in the same verify forward. Greedy requests only. Source:
+//! `spec/speculation.md` §8.
+
+use super::{
+    companion::failed,
+    guess::read,
+    round::{Outcome, committed},
+};
+use crate::{
+    sample::Sampler,
+    worker::step::{Sequence, ids},
+};
+use dspark_protocol::Source;
+use dspark_speculate::{accept::greedy_tree, tree::kept_rows};
+use mlx_rs::{Array, error::Exception, transforms::eval};
+
+/// Offers at most `nodes` nodes after `anchor` and commits the path that the target takes through them.
+pub(super) fn run(sequence: &mut Sequence<'_>, sampler: &Sampler, anchor: u32, nodes: usize) -> Result<Outcome, Exception> {
+    let companion = sequence
+        .companion
+        .as_mut()
+        .ok_or_else(|| Exception::custom("a tree was planned without a drafter"))?;
+    let drafter = companion.drafter;
+    let root = Array::from_slice(&[anchor], &[1]);
+    let tree = drafter.tree(&root, nodes, companion.context()?).map_err(failed)?;
+    let rows = tree.row_tokens(anchor);
+    let output = sequence.verify(&ids(&rows), Some(&tree.row_parents()))?;
+    let logits = output.logits.ok_or_else(|| Exception::custom("a verify gave no logits"))?;
+    let best = sampler.best(&logits)?;
+    eval([&best])?;
+    let walk = greedy_tree(&tree, &read(&best)?);
+    let path = kept_rows(&walk.nodes);
+    let kept: Vec<u32> = path.iter().map(|&row| rows[row]).collect();
+    let accepted = walk.nodes.len();
+    sequence.keep_path(&kept, rows.len(), &path, output.features)?;
+    sequence.drawn += accepted as u64 + 1;
+    let depth = tree.max_depth();
+    Ok(Outcome {
+        committed: committed(&kept[1..], walk.token, depth, Source::Draft, None),
+        drafted: tree.len(),
+        tree_depth: depth,
+        accepted,
+    })
+}
