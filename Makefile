@@ -11,9 +11,10 @@ test:
 	@packaging/setup.sh test
 	cargo nextest run --workspace --locked --no-fail-fast
 
+# A part only: make bench ARGS="--only decoding"
 bench:
 	@packaging/setup.sh bench
-	tests/bench/bench.sh
+	tests/bench/bench.sh $(ARGS)
 
 # What CI checks beside the tests.
 check: lint macos-check

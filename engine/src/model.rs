@@ -2,11 +2,11 @@
 
 use crate::{
     drafters::{Class, Drafter, DrafterOptions},
-    load::{LoadError, LoadOptions, load},
+    load::{Checkpoint, LoadError, LoadOptions},
     target::Target,
 };
 use dspark_protocol::{EngineError, LoadRequest, LoadStage, Mode, ModelInfo, Result};
-use dspark_text::Tokenizer;
+use dspark_text::{TextError, Tokenizer};
 use tokio_util::sync::CancellationToken;
 
 /// A model ready to generate. Lives on the engine thread.
@@ -39,11 +39,19 @@ pub struct FolderLoader;
 
 impl ModelLoader for FolderLoader {
     fn load(&mut self, request: &LoadRequest, report: &mut dyn FnMut(LoadStage, u64, u64), cancel: &CancellationToken) -> Result<Loaded> {
-        // Small and telling: a folder without a usable tokenizer is refused before gigabytes are read.
-        let tokenizer = Tokenizer::load(&request.path)?;
+        // Small and telling: a folder with a broken configuration or without a usable tokenizer is refused before
+        // gigabytes are read. The configuration first: the tokenizer reads it too, for the ends of a text.
+        let named = |error: LoadError| error.into_engine(&request.name);
+        let checkpoint = Checkpoint::open(&request.path).map_err(named)?;
+        let tokenizer = Tokenizer::load(&request.path).map_err(|error| match error {
+            TextError::Invalid { .. } => EngineError::Load {
+                model: request.name.clone(),
+                reason: error.to_string(),
+            },
+            other => other.into(),
+        })?;
         let mut reading = |done, total| report(LoadStage::Reading, done, total);
-        let model = load(&request.path, &LoadOptions::default(), &mut reading, cancel)
-            .map_err(|error: LoadError| error.into_engine(&request.name))?;
+        let model = checkpoint.load(&LoadOptions::default(), &mut reading, cancel).map_err(named)?;
         report(LoadStage::Preparing, 0, 0);
         if cancel.is_cancelled() {
             return Err(EngineError::Cancelled);
@@ -71,6 +79,7 @@ impl ModelLoader for FolderLoader {
             supports_tools: tokenizer.template_facts().supports_tools,
             loaded_at: 0,
             load_seconds: facts.load_seconds,
+            notes: facts.notes,
         };
         Ok(Loaded {
             target: Box::new(model.decoder),

@@ -8,6 +8,7 @@ use dspark_engine::{
     sample::Place,
 };
 use std::{
+    collections::BTreeMap,
     sync::atomic::Ordering::SeqCst,
     time::{Duration, Instant},
 };
@@ -147,6 +148,19 @@ fn characters_of_several_tokens_arrive_whole() {
     assert_eq!(answer.text, "Hi 你好 😊!");
     assert!(!answer.deltas.iter().any(|delta| delta.contains('\u{fffd}')));
     assert_eq!(answer.tokens[3].bytes, [0xE4], "tokens report their own bytes");
+}
+
+#[test]
+fn a_bound_in_the_middle_of_a_character_leaves_it_out() {
+    let bench = bench();
+    let text = "a你😊b";
+    bench.switches.say(5, text);
+    for bound in 1..=text.len() {
+        let answer = bench.ask(request(prompt("12345"), bound));
+        let whole = (0..=bound).rev().find(|end| text.is_char_boundary(*end)).unwrap();
+        assert_eq!(answer.text, text[..whole], "{bound}");
+        assert_eq!((answer.tokens.len(), &answer.summary().finish), (bound, &FinishReason::Length));
+    }
 }
 
 #[test]
@@ -452,13 +466,32 @@ fn requests_that_cannot_be_honoured_are_refused_by_name() {
         }))
         .contains("top_p")
     );
-    assert!(
-        refused(with(Sampling {
-            logit_bias: [(5000, 1.0)].into(),
+}
+
+/// Clients carry biases from one model to the next; `spec/http-api.md` §2 lets `logit_bias` never fail a request.
+#[test]
+fn biases_of_tokens_that_the_model_lacks_are_ignored_and_reported() {
+    let bench = bench();
+    let biased = |logit_bias: BTreeMap<u32, f32>| {
+        let sampling = Sampling {
+            logit_bias,
             ..Sampling::default()
-        }))
-        .contains("5000")
-    );
+        };
+        let answer = bench.ask(Request {
+            sampling,
+            ..request(prompt("abc"), 6)
+        });
+        (answer.ids().to_vec(), answer.summary().warnings.clone())
+    };
+    let (plain, none) = biased(BTreeMap::new());
+    assert_eq!(none, Vec::<String>::new());
+    let (ids, warnings) = biased([(5000, 100.0)].into());
+    assert_eq!((&ids, warnings.len()), (&plain, 1));
+    assert!(warnings[0].contains("`logit_bias` names token 5000, "), "{warnings:?}");
+    // What the model has still counts.
+    let (ids, warnings) = biased([(65, 100.0), (5000, 1.0), (u32::MAX, -1.0)].into());
+    assert_eq!(ids, [65; 6]);
+    assert!(warnings[0].contains("token 5000 and 1 more"), "{warnings:?}");
 }
 
 /// Without a drafter `auto` still guesses from repeated text; a mode that needs one runs plain; each says why.

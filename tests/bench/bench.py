@@ -8,10 +8,13 @@ figures are per second of processor time of the whole process: they hold on a ma
 import argparse
 import json
 import os
+import platform
 import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import zipfile
 from pathlib import Path
@@ -22,17 +25,27 @@ BARS = {("prefill", 512): 1.9, ("decode", 32): 1.2, ("decode", 512): 1.8, ("deco
 
 
 def run(command, env=None, timeout=900):
-    """The last JSON line that a command prints, or None with the reason on standard error."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env={**os.environ, **(env or {})})
-    except (OSError, subprocess.TimeoutExpired) as error:
-        print(f"{command[0]}: {error}", file=sys.stderr)
-        return None
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if not lines:
-        print(f"{' '.join(map(str, command))}: {done.stderr.strip()[-300:]}", file=sys.stderr)
-        return None
-    return json.loads(lines[-1])
+    """The last JSON line that a command prints, with the process's peak memory; None with the reason on standard error."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        try:
+            process = subprocess.Popen(command, stdout=out, stderr=errors, env={**os.environ, **(env or {})})
+            alarm = threading.Timer(timeout, process.kill)
+            alarm.start()
+            # Unlike the totals over all children, this is the usage of the one process.
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            alarm.cancel()
+        except OSError as error:
+            print(f"{command[0]}: {error}", file=sys.stderr)
+            return None
+        out.seek(0)
+        errors.seek(0)
+        lines = [line for line in out.read().splitlines() if line.startswith("{")]
+        if not lines or process.returncode != 0:
+            print(f"{' '.join(map(str, command))} ended with {process.returncode}: {errors.read().strip()[-300:]}", file=sys.stderr)
+            return None
+    unit = 1e6 if sys.platform == "darwin" else 1e3
+    return {**json.loads(lines[-1]), "peak_rss_mb": usage.ru_maxrss / unit}
 
 
 def ours(depth, tokens, threads):
@@ -44,6 +57,7 @@ def ours(depth, tokens, threads):
         return None
     at = line["after"][str(depth)]
     return {
+        "peak_rss_mb": line["peak_rss_mb"],
         "prefill_tps_cpu": at["prefill_tok_per_cpu_s"],
         "prefill_tps": at["prefill_tok_per_s"],
         "decode_tps_cpu": at["decode_tok_per_cpu_s"],
@@ -51,7 +65,7 @@ def ours(depth, tokens, threads):
         "ttft_s": line["cold_start_to_first_token"]["wall_s"],
         "ttft_cpu_s": line["cold_start_to_first_token"]["cpu_s"],
         "host_us": line["per_step_us"]["host_outside_mlx"]["median"],
-        "peak_memory_mb": line["peak_memory_bytes"] / 1e6,
+        "mlx_peak_mb": line["peak_memory_bytes"] / 1e6,
     }
 
 
@@ -73,12 +87,25 @@ def starter_gguf(home):
 def peers(home, threads):
     """The arms that can be measured here, by name."""
     arms = {"ours": lambda depth, tokens: ours(depth, tokens, threads)}
-    if (home / "node_modules/node-llama-cpp").is_dir():
+    if (home / "node_modules/node-llama-cpp").is_dir() and shutil.which("node"):
         gguf = starter_gguf(home)
         arms["llama.cpp"] = lambda depth, tokens: run(
             ["node", BENCH / "llamacpp.mjs", gguf, str(depth), str(tokens), str(threads)], {"BENCH_NODE_MODULES": str(home)}
         )
+    else:
+        print("llama.cpp is not measured: install Node.js with npm, then `make bench` gets it\n")
     return arms
+
+
+def mlx_lm(home):
+    """The arm of mlx-lm on the starter's folder, or None. Its CPU product takes seconds a token: few tokens say enough."""
+    python = home / "venv/bin/python"
+    if not python.exists() or subprocess.run([python, "-c", "import mlx_lm"], capture_output=True, check=False).returncode != 0:
+        print("mlx-lm is not measured: install Python 3 with venv and pip, then `make bench` gets it\n")
+        return None
+    found = subprocess.run([ROOT / "target/release/mlx-dspark", "starter", "--quiet"], capture_output=True, text=True, check=True)
+    folder = found.stdout.strip().splitlines()[-1]
+    return lambda depth: run([python, BENCH / "mlx_lm_peer.py", folder, "8", "4", str(depth)])
 
 
 def table(head, rows):
@@ -104,8 +131,8 @@ def median(lines, key):
     return statistics.median(values) if values else None
 
 
-def decoding(arms, rounds, tokens):
-    rows, misses = [], []
+def decoding(arms, slow, rounds, tokens):
+    rows, misses, host = [], [], None
     for depth in (32, 512, 2048):
         found = interleave(arms, depth, tokens, rounds)
         for what in ("prefill", "decode"):
@@ -120,74 +147,121 @@ def decoding(arms, rounds, tokens):
             if ratio and bar and ratio < bar:
                 misses.append(f"{what} {depth}")
             show = lambda value, form="{:.1f}": form.format(value) if value is not None else "-"  # noqa: E731
-            rows.append([f"{what}, {depth}", show(mine), show(theirs), show(ratio, "{:.2f}x"), f"{bar}x" if bar else "-"])
+            other = slow(0 if depth == 32 else depth) if slow and what == "decode" else None
+            other = other["decode_tps_cpu"] if other else None
+            rows.append([f"{what}, {depth}", show(mine), show(theirs), show(ratio, "{:.2f}x"), f"{bar}x" if bar else "-", show(other, "{:.2f}")])
+        if found["ours"] and depth == 2048:
+            host = median(found["ours"], "host_us")
     print("### Tokens a second of processor time, one thread, the starter (Q4_1, exactly repacked)\n")
-    table(["tokens", "ours", "llama.cpp", "ratio (median of rounds)", "bar"], rows)
+    table(["tokens", "ours", "llama.cpp", "ratio (median of rounds)", "bar", "mlx-lm (one run)"], rows)
+    if host is not None:
+        print(f"Host time per decode step outside MLX, at 2048 tokens: {host:.0f} µs\n")
     if misses:
         print(f"Under the bar: {', '.join(misses)}.\n")
 
 
-def start(home):
-    """Cold start to the first token, and the window's start."""
+def kernels(all_kernels):
+    print("### Kernels\n", flush=True)
+    parts = [] if all_kernels else ["--", "verify"]
+    env = {**os.environ, "MLX_CPU_THREADS": os.environ.get("MLX_CPU_THREADS", "1")}
+    subprocess.run(["cargo", "bench", "--quiet", "--locked", "-p", "mlx-cpu", *parts], cwd=ROOT, env=env, check=False)
+    print()
+
+
+def start(arms, slow):
+    """Cold start to the first token of a prompt of 32 tokens, and peak memory, each in a process of its own."""
     rows = []
-    runs = [ours(32, 16, 2) for _ in range(3)]
-    runs = [line for line in runs if line]
-    if runs:
-        rows.append(["ours", f"{median(runs, 'ttft_s'):.2f} s", f"{median(runs, 'ttft_cpu_s'):.2f} s", f"{median(runs, 'peak_memory_mb'):.0f} MB"])
-        rows_host = median(runs, "host_us")
-    python = home / "venv/bin/python"
-    folder = subprocess.run([ROOT / "target/release/mlx-dspark", "starter", "--quiet"], capture_output=True, text=True).stdout.strip()
-    if python.exists() and subprocess.run([python, "-c", "import mlx_lm"], capture_output=True).returncode == 0:
-        # MLX's own quantized product takes seconds a token on this processor: few tokens say enough.
-        line = run([python, BENCH / "mlx_lm_peer.py", folder, "8", "4"])
-        if line:
-            rows.append(["mlx-lm (8 + 4 tokens)", f"{line['ttft_s']:.2f} s", "-", f"{line['peak_rss_mb']:.0f} MB"])
-            print(f"mlx-lm on the same folder: decode {line['decode_tps_cpu']:.2f}, prefill {line['prefill_tps_cpu']:.2f} tokens per CPU-s\n")
-    print("### Cold start to the first token, and peak memory (MLX's count; RSS for others)\n")
-    table(["engine", "wall", "CPU", "peak"], rows)
-    if runs:
-        print(f"Host time per decode step outside MLX: {rows_host:.0f} µs\n")
+    found = interleave(arms, 32, 16, 3)
+    if slow:
+        found["mlx-lm (a prompt of 8)"] = [line for line in [slow(0)] if line]
+    for name, lines in found.items():
+        if lines:
+            rows.append([
+                name,
+                f"{median(lines, 'ttft_s'):.2f} s",
+                f"{median(lines, 'ttft_cpu_s'):.2f} s",
+                f"{median(lines, 'peak_rss_mb'):.0f} MB",
+                "-" if name != "ours" else f"{median(lines, 'mlx_peak_mb'):.0f} MB",
+            ])
+    print("### Cold start to the first token, and peak memory\n")
+    table(["engine", "wall", "CPU", "peak of the process", "of it counted by MLX"], rows)
 
 
 def window():
+    """From the start of the program to a window on the screen, by a program of its own that looks for it."""
     if not shutil.which("Xvfb") or not shutil.which("xdotool"):
-        print("Window start: install xvfb and xdotool to have it measured\n")
+        print("Window start is not measured: install xvfb and xdotool\n")
         return
-    screen = subprocess.Popen(["Xvfb", "-displayfd", "1", "-screen", "0", "1280x800x24", "+extension", "GLX"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    display = ":" + screen.stdout.readline().strip()
-    env = {**os.environ, "DISPLAY": display, "LIBGL_ALWAYS_SOFTWARE": "1"}
-    times = []
-    for _ in range(5):
-        folder = subprocess.run(["mktemp", "-d"], capture_output=True, text=True).stdout.strip()
-        begin = time.perf_counter()
-        app = subprocess.Popen([ROOT / "target/release/mlx-dspark", "app", "--data-dir", folder], env=env, stderr=subprocess.DEVNULL)
-        subprocess.run(["xdotool", "search", "--sync", "--onlyvisible", "--name", "mlx-dspark"], env=env, capture_output=True, timeout=30)
-        times.append(time.perf_counter() - begin)
-        app.terminate()
-        app.wait(timeout=20)
-        shutil.rmtree(folder, ignore_errors=True)
-    screen.terminate()
-    print(f"Window visible after {statistics.median(times):.2f} s (median of {len(times)}; software rendering on a virtual screen)\n")
+    command = ["Xvfb", "-displayfd", "1", "-screen", "0", "1280x800x24", "+extension", "GLX"]
+    screen = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    wall, spent = [], []
+    try:
+        env = {**os.environ, "DISPLAY": ":" + screen.stdout.readline().strip(), "LIBGL_ALWAYS_SOFTWARE": "1"}
+        for name in ["DBUS_SESSION_BUS_ADDRESS", "WAYLAND_DISPLAY"]:
+            env.pop(name, None)
+        for _ in range(5):
+            with tempfile.TemporaryDirectory() as folder:
+                begin = time.perf_counter()
+                app = subprocess.Popen([ROOT / "target/release/mlx-dspark", "app", "--data-dir", folder], env=env, stderr=subprocess.DEVNULL)
+                try:
+                    look = ["xdotool", "search", "--sync", "--onlyvisible", "--name", "mlx-dspark"]
+                    subprocess.run(look, env=env, capture_output=True, timeout=30, check=True)
+                    wall.append(time.perf_counter() - begin)
+                    spent.append(cpu_of(app.pid))
+                except subprocess.SubprocessError as error:
+                    print(f"window: {error}", file=sys.stderr)
+                finally:
+                    app.kill()
+                    app.wait()
+    finally:
+        screen.terminate()
+    if wall:
+        cpu = f", {statistics.median(spent):.2f} s of processor time" if all(spent) else ""
+        print(f"Window visible after {statistics.median(wall):.2f} s{cpu} (median of {len(wall)}; software rendering, virtual screen)\n")
+
+
+def cpu_of(process):
+    """Processor seconds of a running process; 0 where that is not known."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def chip():
+    """The processor's name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
 
 
 def main():
+    parts = ["decoding", "kernels", "start", "window"]
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--home", type=Path, default=ROOT / "target/bench")
+    parser.add_argument("--home", type=Path, default=ROOT / "target/bench", help="where the peers are installed")
+    parser.add_argument("--only", default=",".join(parts), help="parts to run, separated by commas (all)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--kernels", action="store_true", help="also the table of every kernel (minutes)")
     arguments = parser.parse_args()
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT).stdout.strip()
-    with open("/proc/cpuinfo") if os.path.exists("/proc/cpuinfo") else open(os.devnull) as info:
-        chip = next((line.split(":", 1)[1].strip() for line in info if line.startswith("model name")), "?")
-    print(f"commit {commit}, {chip}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {time.strftime('%F %T')}\n")
-    decoding(peers(arguments.home, 1), arguments.rounds, arguments.tokens)
-    print("### Kernels\n", flush=True)
-    filters = [] if arguments.kernels else ["--", "verify"]
-    subprocess.run(["cargo", "bench", "--quiet", "--locked", "-p", "mlx-cpu", *filters], cwd=ROOT, env={**os.environ, "MLX_CPU_THREADS": "1"})
-    print()
-    start(arguments.home)
-    window()
+    wanted = arguments.only.split(",")
+    if unknown := set(wanted) - set(parts):
+        parser.error(f"unknown part {', '.join(sorted(unknown))}: there are {', '.join(parts)}")
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT, check=False).stdout.strip()
+    print(f"commit {commit}, {chip()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {time.strftime('%F %T')}\n", flush=True)
+    if {"decoding", "start"} & set(wanted):
+        arms, slow = peers(arguments.home, 1), mlx_lm(arguments.home)
+        if "decoding" in wanted:
+            decoding(arms, slow, arguments.rounds, arguments.tokens)
+        if "start" in wanted:
+            start(arms, slow)
+    if "kernels" in wanted:
+        kernels(arguments.kernels)
+    if "window" in wanted:
+        window()
 
 
 if __name__ == "__main__":

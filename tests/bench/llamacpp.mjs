@@ -33,7 +33,9 @@ console.log(
   JSON.stringify({
     peer: "llama.cpp",
     load_s: (loaded - start) / 1e3,
-    ttft_s: (first[0] - start) / 1e3,
+    // The clock of `performance` and of `cpuUsage` starts with the process.
+    ttft_s: first[0] / 1e3,
+    ttft_cpu_s: first[1],
     prefill_tps: rate(p, begin, first, 0, 1e3),
     prefill_tps_cpu: rate(p, begin, first, 1, 1),
     decode_tps: rate(count - 1, first, last, 0, 1e3),

@@ -3,7 +3,8 @@
 
 use dspark_engine::{
     load::{LoadError, LoadOptions, LoadedModel, load},
-    protocol::EngineError,
+    model::{FolderLoader, ModelLoader},
+    protocol::{EngineError, LoadRequest},
     target::{Logits, Rows, Target},
 };
 use mlx_rs::Array;
@@ -262,6 +263,28 @@ fn end_tokens_of_the_generation_config_win() {
         eos(Folder::of("llama").with("generation_config.json", json!({"temperature": 1}))),
         [2]
     );
+}
+
+/// The tokenizer reads the configuration too; what is wrong with it is still said of the configuration.
+#[test]
+fn a_broken_configuration_is_reported_as_one() {
+    for (content, part) in [
+        ("{\"model_type\": \"llama\", ", "it is not JSON"),
+        ("[]", "its top level is not an object"),
+        ("{}", "`model_type` is missing"),
+    ] {
+        let folder = Folder::of("llama");
+        std::fs::write(folder.file("config.json"), content).unwrap();
+        let request = LoadRequest {
+            name: "mine".into(),
+            path: folder.path().to_owned(),
+            ..LoadRequest::default()
+        };
+        let loaded = FolderLoader.load(&request, &mut |_, _, _| {}, &CancellationToken::new());
+        let message = loaded.err().unwrap().to_string();
+        assert!(message.contains("config.json") && message.contains(part), "{message}");
+        assert!(!message.contains("tokenizer"), "{message}");
+    }
 }
 
 #[test]

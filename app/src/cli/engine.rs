@@ -220,7 +220,10 @@ pub(super) async fn load(handle: &EngineHandle, request: LoadRequest, output: &O
         }
     };
     bar.finish();
-    if outcome.is_ok() {
+    if let Ok(info) = &outcome {
+        for note in &info.notes {
+            output.note(format!("{name}: {note}"));
+        }
         last_model::write(&Hub::from_env(), &name, &path);
     }
     outcome

@@ -2,6 +2,7 @@
 
 use dspark_protocol::EngineError;
 
+pub(super) const OK: u8 = 0;
 pub(super) const FAILED: u8 = 1;
 pub(super) const USAGE: u8 = 2;
 pub(super) const REFUSED: u8 = 3;

@@ -20,14 +20,14 @@ use args::{Arguments, Command};
 use clap::Parser;
 use exit::Outcome;
 use output::Output;
-use std::{ffi::OsString, process::ExitCode};
+use std::ffi::OsString;
 
-/// Runs the program on the process's own arguments.
-pub fn main() -> ExitCode {
+/// Runs the program on the process's own arguments and returns its exit code.
+pub fn main() -> u8 {
     run(std::env::args_os())
 }
 
-fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
+fn run(words: impl Iterator<Item = OsString>) -> u8 {
     let words = args::with_default_command(words);
     let json = args::ask_for_json(&words);
     let arguments = match Arguments::try_parse_from(words) {
@@ -39,22 +39,22 @@ fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
             });
             let text = error.render().to_string();
             output.failure(&exit::Failure::usage(text.trim().trim_start_matches("error: ")));
-            return ExitCode::from(exit::USAGE);
+            return exit::USAGE;
         }
         // Help and version are answers, not failures; clap knows which stream each belongs to.
         Err(error) => {
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 });
+            return if error.use_stderr() { exit::USAGE } else { exit::OK };
         }
     };
     let output = Output::new(&arguments.global);
     output.start_log();
     // What could not be written was not done, however well the rest went.
     match dispatch(arguments.command, &output).and_then(|()| output.written()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => exit::OK,
         Err(failure) => {
             output.failure(&failure);
-            ExitCode::from(failure.code)
+            failure.code
         }
     }
 }

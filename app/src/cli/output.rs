@@ -150,9 +150,13 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn set(&mut self, what: &str, done: u64, total: u64) {
+        // In a log a line for each stage and twentieth is enough: the hundreds of tensors of a stage are none of its business.
+        let stage = |what: &str| what.split(' ').next().map(str::to_owned);
         if what != self.what {
+            if stage(what) != stage(&self.what) {
+                self.last = None;
+            }
             what.clone_into(&mut self.what);
-            self.last = None;
             self.bar.set_message(what.to_owned());
         }
         if total > 0 {
@@ -160,7 +164,7 @@ impl Progress {
             self.bar.set_position(done);
         }
         let step = (done * 20).checked_div(total).unwrap_or(0);
-        if self.lines && self.last.is_none_or(|last| step > last) {
+        if self.lines && self.last.is_none_or(|last| step != last) {
             self.last = Some(step);
             if total > 0 {
                 eprintln!("{what} {} %", step * 5);

@@ -186,7 +186,9 @@ impl Machine {
         let reserve = (4 * GIB).max(self.ram / 8);
         let left = self.ram.saturating_sub(reserve).max(self.ram / 2);
         match self.working_set {
-            Some(set) => set.min(left),
+            Some(set) if cfg!(target_os = "macos") => set.min(left),
+            // Elsewhere a GPU has memory of its own, and the system needs none of it.
+            Some(set) => set,
             // Apple's default limit, for a machine that cannot be asked.
             None if cfg!(target_os = "macos") => left.min(if self.ram <= 36 * GIB { self.ram / 3 * 2 } else { self.ram / 4 * 3 }),
             None => left,
@@ -306,38 +308,29 @@ pub fn judge(model: &Model, machine: &Machine, context: u64) -> Fit {
     }
 }
 
-/// The context to load with, and what was asked for where it cannot be had.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Context {
-    pub tokens: u64,
-    pub reduced_from: Option<u64>,
-}
-
-/// A user's context is a cap, never a target; one that cannot be met is reduced and reported, never silently.
-pub fn choose_context(asked: Option<u64>, fits: u64, trained: u64) -> Context {
-    let most = fits.min(trained);
-    match asked {
-        Some(asked) if asked <= most => Context {
-            tokens: asked,
-            reduced_from: None,
-        },
-        Some(asked) => Context {
-            tokens: most,
-            reduced_from: Some(asked),
-        },
-        None => Context {
-            tokens: most,
-            reduced_from: None,
-        },
-    }
-}
-
 /// After a load: true need and a shorter context, where the full window would not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ContextWarning {
     pub need: u64,
     /// Tokens; none where no useful context is left.
     pub suggest: Option<u64>,
+}
+
+impl std::fmt::Display for ContextWarning {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            out,
+            "its whole context window would need {}, more than this machine should give a model; ",
+            crate::size(self.need)
+        )?;
+        match self.suggest {
+            Some(tokens) => write!(
+                out,
+                "long chats may run out of memory: load it with a window of at most {tokens} tokens"
+            ),
+            None => write!(out, "no useful window is left: choose a smaller model or quantization"),
+        }
+    }
 }
 
 /// Compares resident bytes plus a full window with nine tenths of the budget. Silent where anything is unknown.
@@ -506,14 +499,5 @@ mod tests {
         assert_eq!(warn(147_456, 40_960, 8.7, 10.67).unwrap().suggest, None);
         assert_eq!(warn(65_536, 262_144, 40.0, 36.0).unwrap().suggest, None);
         assert_eq!(warn(0, 262_144, 40.0, 36.0), None);
-    }
-
-    /// mf-006, mf-007
-    #[test]
-    fn a_context_is_a_cap_and_never_silently_reduced() {
-        assert_eq!(choose_context(Some(32_768), 208_384, 262_144).tokens, 32_768);
-        let reduced = choose_context(Some(200_000), 152_576, 262_144);
-        assert_eq!((reduced.tokens, reduced.reduced_from), (152_576, Some(200_000)));
-        assert_eq!(choose_context(None, 300_000, 262_144).tokens, 262_144);
     }
 }

@@ -332,5 +332,6 @@ fn model_info(name: &str) -> Arc<ModelInfo> {
         supports_tools: false,
         loaded_at: 0,
         load_seconds: 0.1,
+        notes: Vec::new(),
     })
 }

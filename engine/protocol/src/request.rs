@@ -26,6 +26,39 @@ pub enum Prompt {
     Tokens(Vec<u32>),
 }
 
+impl Prompt {
+    /// Bytes of text, near enough: what the template adds is not counted, and ids have none.
+    pub fn text_bytes(&self) -> usize {
+        let message = |message: &Message| {
+            let calls = message
+                .tool_calls
+                .iter()
+                .map(|call| call.name.len() + json_bytes(&call.arguments))
+                .sum::<usize>();
+            message.content.len() + message.reasoning.as_ref().map_or(0, String::len) + calls
+        };
+        match self {
+            Self::Chat { messages, options } => {
+                let tools = options.tools.iter().map(json_bytes).sum::<usize>();
+                messages.iter().map(message).sum::<usize>() + tools + options.extra.values().map(json_bytes).sum::<usize>()
+            }
+            Self::Text(text) => text.len(),
+            Self::Tokens(_) => 0,
+        }
+    }
+}
+
+/// Bytes of the strings in a JSON value, keys included, and a few for everything else.
+fn json_bytes(value: &serde_json::Value) -> usize {
+    use serde_json::Value;
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(json_bytes).sum(),
+        Value::Object(fields) => fields.iter().map(|(key, value)| key.len() + json_bytes(value)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 4,
+    }
+}
+
 /// What a chat template may be told.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TemplateOptions {

@@ -60,6 +60,8 @@ pub struct ModelInfo {
     /// Seconds since the Unix epoch.
     pub loaded_at: u64,
     pub load_seconds: f64,
+    /// What its user should know: parts of the folder left alone, a window that memory cannot hold.
+    pub notes: Vec<String>,
 }
 
 /// Bytes, as MLX counts them on its device.

@@ -3,7 +3,7 @@
 //! is refused before its bytes are tokenized.
 
 use super::panic_text;
-use dspark_protocol::{EngineError, Message, Prompt, Result};
+use dspark_protocol::{EngineError, Prompt, Result};
 use dspark_text::Tokenizer;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -39,7 +39,7 @@ impl Encoder {
     /// Those of the template and the tokenizer; [`EngineError::ContextOverflow`] where the length alone says so, with
     /// the fewest tokens that it can be.
     pub(super) fn encode(&self, prompt: &Prompt, cancel: &CancellationToken) -> Result<Encoded> {
-        let long = size(prompt) > SHORT;
+        let long = prompt.text_bytes() > SHORT;
         let (ids, warnings, continuing) = match prompt {
             Prompt::Chat { messages, options } => {
                 if long {
@@ -85,7 +85,7 @@ pub(super) enum Progress {
 
 impl Progress {
     pub(super) fn of(prompt: &Prompt) -> Self {
-        if size(prompt) > SHORT { Self::Due } else { Self::Short }
+        if prompt.text_bytes() > SHORT { Self::Due } else { Self::Short }
     }
 
     /// The ids, once they are there.
@@ -133,36 +133,5 @@ impl Desk {
             let _ = place.set(Err(EngineError::Compute(format!("no thread to encode the prompt with: {error}"))));
         }
         Progress::UnderWay(place)
-    }
-}
-
-/// Bytes of text in a prompt, near enough; ids are none.
-fn size(prompt: &Prompt) -> usize {
-    let message = |message: &Message| {
-        let calls = message
-            .tool_calls
-            .iter()
-            .map(|call| call.name.len() + json(&call.arguments))
-            .sum::<usize>();
-        message.content.len() + message.reasoning.as_ref().map_or(0, String::len) + calls
-    };
-    match prompt {
-        Prompt::Chat { messages, options } => {
-            let tools = options.tools.iter().map(json).sum::<usize>();
-            messages.iter().map(message).sum::<usize>() + tools + options.extra.values().map(json).sum::<usize>()
-        }
-        Prompt::Text(text) => text.len(),
-        Prompt::Tokens(_) => 0,
-    }
-}
-
-/// Bytes of the strings in a JSON value, keys included, and a few for everything else.
-fn json(value: &serde_json::Value) -> usize {
-    use serde_json::Value;
-    match value {
-        Value::String(text) => text.len(),
-        Value::Array(values) => values.iter().map(json).sum(),
-        Value::Object(fields) => fields.iter().map(|(key, value)| key.len() + json(value)).sum(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => 4,
     }
 }

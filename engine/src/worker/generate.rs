@@ -16,9 +16,12 @@ use crate::{
     speculate::Companion,
     telemetry::Rate,
 };
-use dspark_protocol::{EngineError, EngineState, Event, FinishReason, GenerateCommand, Result, Summary, TextDelta, Timings, Usage};
+use dspark_protocol::{
+    EngineError, EngineState, Event, FinishReason, GenerateCommand, Result, Sampling, Summary, TextDelta, Timings, Usage,
+};
 use mlx_rs::memory;
 use std::{
+    borrow::Cow,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Instant,
@@ -123,7 +126,7 @@ fn admit(
     let vocab = model.loaded.target.vocab();
     let Encoded {
         ids: prompt,
-        warnings,
+        mut warnings,
         continuing,
     } = encoded.unwrap_or_else(|| model.encoder().encode(&request.prompt, &command.cancel))?;
     if prompt.is_empty() {
@@ -147,14 +150,34 @@ fn admit(
     if let Some(active) = &mut shop.board.active {
         active.prompt_tokens = prompt.len();
     }
+    let (sampling, foreign) = known_biases(&request.sampling, vocab);
+    warnings.extend(foreign);
     Ok(Admitted {
-        sampler: Sampler::new(&request.sampling, &prompt, vocab, options.place.unwrap_or_else(Place::current))?,
+        sampler: Sampler::new(&sampling, &prompt, vocab, options.place.unwrap_or_else(Place::current))?,
         text: TextOut::new(&model.loaded.tokenizer, continuing, &request.stop),
         budget: request.max_tokens.min(window - prompt.len()),
         prompt,
         queue_seconds,
         warnings,
     })
+}
+
+/// Without biases of tokens that the model does not have, and a warning where there were any: a client made for another
+/// model sends such, and `logit_bias` never fails a request. Source: `spec/http-api.md` §2.
+fn known_biases(sampling: &Sampling, vocab: usize) -> (Cow<'_, Sampling>, Option<String>) {
+    let mut foreign = sampling.logit_bias.keys().filter(|id| **id as usize >= vocab);
+    let Some(first) = foreign.next() else {
+        return (Cow::Borrowed(sampling), None);
+    };
+    let more = foreign.count();
+    let others = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let warning = format!(
+        "`logit_bias` names token {first}{others}, but the model's vocabulary ends at {}; ignored",
+        vocab.saturating_sub(1)
+    );
+    let mut known = sampling.clone();
+    known.logit_bias.retain(|id, _| (*id as usize) < vocab);
+    (Cow::Owned(known), Some(warning))
 }
 
 impl Admitted {

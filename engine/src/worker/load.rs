@@ -7,9 +7,13 @@ use crate::{
     prefix::PrefixStore,
     sample::{Place, Sampler},
     speculate::Pair,
+    target::{Logits, Rows, Target},
 };
-use dspark_protocol::{EngineError, EngineState, LoadCommand, LoadEvent, LoadRequest, LoadStage, ModelInfo, PromptCodec, Result, Sampling};
-use mlx_rs::error::Exception;
+use dspark_hub::fit;
+use dspark_protocol::{
+    EngineError, EngineState, LoadCommand, LoadEvent, LoadRequest, LoadStage, ModelInfo, PromptCodec, Result, Sampling, Snapshot,
+};
+use mlx_rs::{Array, error::Exception, transforms};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -19,6 +23,8 @@ use std::{
 /// Steps of a warm-up: enough to compile and touch everything that a generation uses.
 const WARM_UP_STEPS: usize = 12;
 const WARM_UP_PROMPT: usize = 8;
+/// Most rows that a verification has.
+const WIDEST: usize = 8;
 /// Progress events of a load: at most 30 a second.
 const PROGRESS: Duration = Duration::from_millis(34);
 
@@ -118,7 +124,7 @@ fn bring(
     let window = window(request, loaded.facts.max_context)?;
     if request.warm_up {
         report(LoadStage::WarmingUp, 0, 0);
-        warm_up(&loaded).map_err(|error| {
+        warm_up(&loaded, options.chunks().next()).map_err(|error| {
             tracing::warn!(model = request.name, error = error.what(), "the warm-up failed");
             failure(request, error.what())
         })?;
@@ -131,7 +137,10 @@ fn bring(
         .calibration
         .curves(&*loaded.target, drafter, request, &machine, || report(LoadStage::Calibrating, 0, 0));
     let speculation = Pair::new(request, drafter, loaded.drafter_refused.take(), curves);
+    let mut notes = loaded.facts.notes.clone();
+    notes.extend(window_note(&loaded.facts, window, &shop.board.now));
     let info = ModelInfo {
+        notes,
         name: request.name.clone(),
         path: request.path.clone(),
         // What runs.
@@ -158,8 +167,22 @@ fn window(request: &LoadRequest, max_context: usize) -> Result<usize> {
     }
 }
 
-/// A few steps of nonsense, which leave no trace but compiled kernels.
-fn warm_up(loaded: &Loaded) -> std::result::Result<(), Exception> {
+/// What to say of a window that memory cannot hold: nothing is allocated before it is used, so it is served as asked.
+fn window_note(facts: &ModelInfo, window: usize, now: &Snapshot) -> Option<String> {
+    let machine = &now.machine;
+    let on_gpu = machine.backend != "cpu";
+    let budget = fit::Machine {
+        ram: machine.ram,
+        working_set: on_gpu.then_some(now.memory.limit),
+        available: None,
+    };
+    let warning = fit::context_warning(facts.kv_bytes_per_token, window as u64, facts.weight_bytes, budget.budget())?;
+    Some(warning.to_string())
+}
+
+/// Some nonsense in every shape that decoding uses, which leaves no trace but compiled kernels. `chunk` is how much of a
+/// prompt is computed at once.
+fn warm_up(loaded: &Loaded, chunk: usize) -> std::result::Result<(), Exception> {
     let target = &*loaded.target;
     let sampler =
         Sampler::new(&Sampling::default(), &[], target.vocab(), Place::current()).map_err(|error| Exception::custom(error.to_string()))?;
@@ -170,6 +193,28 @@ fn warm_up(loaded: &Loaded) -> std::result::Result<(), Exception> {
         drawn = sequence.step(&drawn, &sampler)?;
     }
     drawn.read()?;
+    if mlx_cpu::backend() != mlx_cpu::Backend::Cpu {
+        warm_up_widths(target, chunk)?;
+    }
+    Ok(())
+}
+
+/// GPUs compile a kernel for each kind of shape at its first use: on CUDA seconds to minutes, in the middle of an answer.
+/// Rows 2 to 8 are what a verification may have; the chunk is a long prompt's.
+fn warm_up_widths(target: &dyn Target, chunk: usize) -> std::result::Result<(), Exception> {
+    let mut cache = target.new_cache();
+    let longest = chunk.min(target.max_context().saturating_sub(WIDEST)).max(1);
+    for rows in std::iter::once(longest).chain(2..=WIDEST) {
+        let tokens: Vec<u32> = (0..rows).map(|id| (id % target.vocab()) as u32).collect();
+        let tokens = Array::from_slice(&tokens, &[1, rows as i32]);
+        let logits = if rows == longest { Logits::Last } else { Logits::All };
+        let kept = cache.len();
+        let output = target.forward(&Rows::chain(&tokens, logits), &mut *cache)?;
+        transforms::eval(output.logits.iter().chain(cache.arrays()))?;
+        if cache.trimmable() {
+            cache.trim(cache.len() - kept)?;
+        }
+    }
     Ok(())
 }
 
@@ -184,5 +229,66 @@ fn failure(request: &LoadRequest, reason: impl Into<String>) -> EngineError {
     EngineError::Load {
         model: request.name.clone(),
         reason: reason.into(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use dspark_protocol::{MachineInfo, Memory, Mode};
+
+    const GIB: u64 = 1 << 30;
+
+    fn facts() -> ModelInfo {
+        ModelInfo {
+            name: String::new(),
+            path: "model".into(),
+            model_type: "llama".into(),
+            quantization: "bf16".into(),
+            drafter: None,
+            mode: Mode::Auto,
+            parameters: 0,
+            weight_bytes: 18 * GIB,
+            kv_bytes_per_token: 65_536,
+            context_window: 0,
+            max_context: 0,
+            has_chat_template: false,
+            supports_thinking: false,
+            supports_tools: false,
+            loaded_at: 0,
+            load_seconds: 0.0,
+            notes: Vec::new(),
+        }
+    }
+
+    fn note(window: usize, backend: &str, ram: u64, limit: u64) -> Option<String> {
+        let machine = MachineInfo {
+            backend: backend.into(),
+            ram,
+            ..MachineInfo::default()
+        };
+        let memory = Memory {
+            limit,
+            ..Memory::default()
+        };
+        let now = Snapshot {
+            machine: Arc::new(machine),
+            memory,
+            ..Snapshot::default()
+        };
+        window_note(&facts(), window, &now)
+    }
+
+    /// Cases mf-006 and mf-007: a window is a cap, and one that memory cannot hold is never a silent success.
+    #[test]
+    fn a_window_that_memory_cannot_hold_is_noted() {
+        let note_of = |window| note(window, "metal", 48 * GIB, 36 * GIB);
+        assert_eq!(note_of(32_768), None);
+        let said = note_of(262_144).unwrap();
+        assert!(said.contains("at most 229376 tokens"), "{said}");
+        // On the processor the main memory counts, less what the system needs.
+        assert_eq!(note(262_144, "cpu", 64 * GIB, 64 * GIB), None);
+        assert!(note(262_144, "cpu", 22 * GIB, 22 * GIB).unwrap().contains("smaller model"));
     }
 }

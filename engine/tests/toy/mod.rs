@@ -272,6 +272,7 @@ pub fn facts() -> ModelInfo {
         supports_tools: false,
         loaded_at: 0,
         load_seconds: 0.0,
+        notes: Vec::new(),
     }
 }
 

@@ -10,7 +10,7 @@ const LONGEST_GRAPHEME: usize = 128;
 /// Turns token ids into text as they come.
 ///
 /// The pieces joined are exactly the text of all ids at once, wherever the stream is cut: bytes of an unfinished
-/// character wait for the rest, bytes that cannot become one are replaced by U+FFFD (one per maximal invalid run, as
+/// character wait for the rest (and are left out at the end), bytes that cannot become one are replaced by U+FFFD (one per maximal invalid run, as
 /// everywhere in Rust and in Python's incremental decoder). A piece never ends in the middle of a joined emoji or a flag.
 /// End-of-sequence ids are not text.
 #[derive(Debug, Clone)]
@@ -66,8 +66,19 @@ impl Detokenizer {
         self.hold_grapheme(text)
     }
 
-    /// Whatever still waits; unfinished characters become U+FFFD. The detokenizer may then go on with a new text.
+    /// Whatever still waits, but for the bytes of a character that was cut short (by a bound on the tokens, say): they
+    /// are no text, and a text that goes on from here gets the whole character. The detokenizer may then go on with a
+    /// new text.
     pub fn finish(&mut self) -> String {
+        self.utf8.pending.clear();
+        let whole = self.whole.finish(&self.tokenizer);
+        let mut text = std::mem::take(&mut self.grapheme);
+        text.push_str(whole.trim_end_matches(char::REPLACEMENT_CHARACTER));
+        text
+    }
+
+    /// As [`Detokenizer::finish`], with U+FFFD for a character that was cut short.
+    pub(crate) fn finish_lossy(&mut self) -> String {
         let mut text = std::mem::take(&mut self.grapheme);
         text.push_str(&self.utf8.finish());
         text.push_str(&self.whole.finish(&self.tokenizer));

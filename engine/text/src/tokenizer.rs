@@ -196,7 +196,7 @@ impl Tokenizer {
         }
         let mut detokenizer = self.detokenizer();
         let mut text: String = ids.iter().map(|id| detokenizer.push_any(*id)).collect();
-        text.push_str(&detokenizer.finish());
+        text.push_str(&detokenizer.finish_lossy());
         text
     }
 

@@ -278,5 +278,6 @@ fn model(name: &str, path: PathBuf) -> Arc<ModelInfo> {
         supports_tools: true,
         loaded_at: 0,
         load_seconds: 3.1,
+        notes: Vec::new(),
     })
 }

@@ -37,6 +37,7 @@ pub(super) fn info(name: &str) -> Arc<ModelInfo> {
         supports_tools: false,
         loaded_at: 0,
         load_seconds: 0.1,
+        notes: Vec::new(),
     })
 }
 

@@ -23,6 +23,7 @@ use std::{
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
+use tokio::sync::Semaphore;
 
 const ROUTE: &str = "POST /v1/chat/completions";
 
@@ -84,18 +85,26 @@ fn defaults(app: &App, asker: &Asker, model: &Arc<ModelInfo>) -> Defaults {
     }
 }
 
-/// While the engine is busy its own verdict on a prompt comes late, perhaps after the headers. Counting here costs
-/// nothing then, and a prompt that cannot be served is a 400 at once.
+/// While the engine is busy its own verdict on a prompt comes late, perhaps after the headers: a prompt that cannot be
+/// served should be a 400 at once. Only prompts long enough to overflow are counted (a token is a byte at least), and one
+/// at a time: counting takes a processor from the generation that runs, and the engine judges the others.
 async fn precheck(app: &App, model: &ModelInfo, prompt: &Prompt) -> Result<(), ApiError> {
-    if app.registry.live().is_empty() && app.engine.snapshot().requests.is_empty() {
+    static COUNTING: Semaphore = Semaphore::const_new(1);
+    let idle = app.registry.live().is_empty() && app.engine.snapshot().requests.is_empty();
+    if idle || prompt.text_bytes() < model.context_window || model.context_window == 0 {
         return Ok(());
     }
+    let Ok(turn) = COUNTING.try_acquire() else { return Ok(()) };
     let codec = app.engine.codec()?;
     let prompt = prompt.clone();
-    let tokens = tokio::task::spawn_blocking(move || codec.encode(&prompt).map(|ids| ids.len()))
-        .await
-        .map_err(|_| ApiError::from(EngineError::Compute("the prompt could not be tokenized".into())))??;
-    if tokens >= model.context_window && model.context_window > 0 {
+    let tokens = tokio::task::spawn_blocking(move || {
+        // Held to the end of the work, also when the client leaves.
+        let _turn = turn;
+        codec.encode(&prompt).map(|ids| ids.len())
+    })
+    .await
+    .map_err(|_| ApiError::from(EngineError::Compute("the prompt could not be tokenized".into())))??;
+    if tokens >= model.context_window {
         return Err(EngineError::ContextOverflow {
             prompt: tokens,
             window: model.context_window,

@@ -48,7 +48,7 @@ fn report(app: &App, snapshot: &Snapshot, status: &Status) -> Value {
         "progress": progress,
         "download": null,
         "error": error,
-        "warnings": [],
+        "warnings": snapshot.model.as_ref().map_or(&[][..], |model| &model.notes),
         "state": snapshot.state,
         "version": app.config.version,
         "api_version": API_VERSION,

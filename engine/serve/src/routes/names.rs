@@ -78,6 +78,7 @@ mod tests {
             supports_tools: false,
             loaded_at: 0,
             load_seconds: 0.0,
+            notes: Vec::new(),
         }
     }
 

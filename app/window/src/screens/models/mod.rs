@@ -332,6 +332,10 @@ fn folder(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
                 let shown = dspark_look::middle_ellipsis(ui, Type::NOTE, &value, ui.available_width() - 190.0);
                 dspark_look::key_value(ui, key, &shown);
             }
+            for note in &model.notes {
+                ui.add_space(6.0);
+                ui.add(egui::Label::new(Type::NOTE.rich(note, theme.t2)).wrap());
+            }
         });
     }
 }
