@@ -110,6 +110,9 @@ impl Play {
                         let _ = load.events.send(LoadEvent::Ready(info));
                     }
                 }
+                Command::Force(force) => {
+                    let _ = force.done.send(Ok(dspark_protocol::ForcingReport::default()));
+                }
                 Command::Unload { done } => {
                     self.set_model(None);
                     let _ = done.send(Ok(()));
