@@ -1,10 +1,13 @@
 //! A scripted engine behind a real [`EngineHandle`]: for tests of faces, and for measuring a face without a model.
 
+pub mod speculation;
+
 use crate::{
     ActiveRequest, Command, EngineError, EngineHandle, EngineState, Event, FinishReason, ForcingReport, GenerateCommand, LoadEvent,
-    Message, Mode, ModelInfo, Prompt, PromptCodec, Result, RoundRecord, Snapshot, Source, Summary, TemplateOptions, TextDelta, Timings,
-    TokenInfo, Usage, Worker, channel,
+    Message, Mode, ModelInfo, Prompt, PromptCodec, Result, RoundRecord, RoundStats, Snapshot, SpeculationState, SpeculationSummary,
+    Summary, TemplateOptions, TextDelta, Timings, TokenInfo, Usage, Worker, channel,
 };
+use speculation::{Rounds, record};
 use std::{
     sync::Arc,
     thread,
@@ -25,6 +28,10 @@ pub struct Script {
     pub prefill: Duration,
     /// Start with a model loaded.
     pub loaded: bool,
+    /// How the loaded model speculates.
+    pub speculation: SpeculationState,
+    /// Why no reply speculates, although the model could.
+    pub refuses: Option<String>,
 }
 
 impl Script {
@@ -36,7 +43,16 @@ impl Script {
             rate: 0.0,
             prefill: Duration::ZERO,
             loaded: true,
+            speculation: speculation::plain(),
+            refuses: None,
         }
+    }
+
+    /// The same with a drafter: see [`speculation::drafting`].
+    #[must_use]
+    pub fn drafting(mut self) -> Self {
+        self.speculation = speculation::drafting();
+        self
     }
 
     #[must_use]
@@ -96,12 +112,12 @@ struct Double {
 
 impl Double {
     fn run(mut self) {
-        self.set_model(self.script.loaded.then(|| model_info("double")));
+        self.set_model(self.script.loaded.then(|| self.model("double")));
         while let Some(command) = self.worker.commands.blocking_recv() {
             match command {
                 Command::Generate(command) => self.generate(*command),
                 Command::Load(load) => {
-                    let info = model_info(&load.request.name);
+                    let info = self.model(&load.request.name);
                     self.set_model(Some(info.clone()));
                     let _ = load.events.send(LoadEvent::Ready(info));
                 }
@@ -131,8 +147,19 @@ impl Double {
         self.worker
             .codec
             .store(model.as_ref().map(|_| Arc::new(Box::new(Words) as Box<dyn PromptCodec>)));
+        self.worker.rounds.clear();
+        self.state.speculation = model.as_ref().map(|_| Arc::new(self.script.speculation.clone()));
         self.state.model = model;
         self.publish(state);
+    }
+
+    fn model(&self, name: &str) -> Arc<ModelInfo> {
+        let state = &self.script.speculation;
+        Arc::new(ModelInfo {
+            drafter: state.drafter.as_ref().map(|drafter| drafter.name.clone()),
+            mode: state.mode,
+            ..model_info(name)
+        })
     }
 
     fn publish(&mut self, state: EngineState) {
@@ -188,7 +215,13 @@ impl Double {
         let ttft = start.elapsed();
 
         let decode = Instant::now();
-        let (finish, token_ids) = self.speak(&command, &answer);
+        let speculates = command.request.mode != Mode::Baseline && self.script.refuses.is_none();
+        let state = if speculates {
+            self.script.speculation.clone()
+        } else {
+            speculation::plain()
+        };
+        let Spoken { finish, token_ids, stats } = self.speak(&command, &answer, &state);
         let usage = Usage {
             prompt_tokens,
             completion_tokens: token_ids.len(),
@@ -205,16 +238,17 @@ impl Double {
         self.state.totals.cancelled += u64::from(finish == FinishReason::Cancelled);
         self.state.last_decode_rate = Some(timings.decode_rate(&usage));
         self.state.requests.clear();
+        let effective_mode = if speculates { state.mode } else { Mode::Baseline };
         let summary = Summary {
             finish,
             usage,
             timings,
             mode: command.request.mode,
-            effective_mode: Mode::Baseline,
-            mode_reason: None,
-            accept_len: 1.0,
-            target_forwards: token_ids.len(),
-            speculation: None,
+            effective_mode,
+            mode_reason: self.script.refuses.clone().filter(|_| command.request.mode != Mode::Baseline),
+            accept_len: if stats.rounds > 0 { stats.mean_accept_len() } else { 1.0 },
+            target_forwards: stats.rounds,
+            speculation: (effective_mode != Mode::Baseline).then(|| Box::new(summarise(&state, stats))),
             seed: command.request.sampling.seed.unwrap_or(0),
             warnings: Vec::new(),
             token_ids: if command.request.return_token_ids { token_ids } else { Vec::new() },
@@ -223,7 +257,7 @@ impl Double {
         self.publish(EngineState::Ready);
     }
 
-    fn speak(&mut self, command: &GenerateCommand, answer: &str) -> (FinishReason, Vec<u32>) {
+    fn speak(&mut self, command: &GenerateCommand, answer: &str, state: &SpeculationState) -> Spoken {
         let stop = command
             .request
             .stop
@@ -232,70 +266,92 @@ impl Double {
             .filter_map(|stop| answer.find(stop.as_str()).map(|at| (at, stop.clone())))
             .min();
         let text = stop.as_ref().map_or(answer, |(at, _)| &answer[..*at]);
-        let mut ids = Vec::new();
+        let mut words = text.split_inclusive(' ').peekable();
+        let mut spoken = Spoken {
+            finish: FinishReason::Stop {
+                matched: stop.map(|(_, stop)| stop),
+            },
+            token_ids: Vec::new(),
+            stats: RoundStats::default(),
+        };
         let begin = Instant::now();
-        for word in text.split_inclusive(' ') {
-            if ids.len() == command.request.max_tokens {
-                return (FinishReason::Length, ids);
+        let mut rounds = Rounds::new(state);
+        while let (Some(_), Some(round)) = (words.peek(), rounds.next()) {
+            let left = command.request.max_tokens.saturating_sub(spoken.token_ids.len());
+            if left == 0 {
+                spoken.finish = FinishReason::Length;
+                break;
             }
             if command.cancel.is_cancelled() {
-                return (FinishReason::Cancelled, ids);
+                spoken.finish = FinishReason::Cancelled;
+                break;
             }
-            let id = ids.len() as u32;
-            ids.push(id);
-            let logprob = command.request.logprobs.map(|_| -0.5);
-            let token = TokenInfo {
-                id,
-                text: word.into(),
-                bytes: word.into(),
-                source: Source::Target,
-                logprob,
-                top: Vec::new(),
-            };
-            if deliver(
-                command,
-                Event::Delta(TextDelta {
+            let mut delta = TextDelta::default();
+            for (word, source) in words.by_ref().zip(round.sources().take(left)) {
+                let id = spoken.token_ids.len() as u32;
+                spoken.token_ids.push(id);
+                delta.text.push_str(word);
+                delta.tokens.push(TokenInfo {
+                    id,
                     text: word.into(),
-                    tokens: vec![token],
-                }),
-            )
-            .is_err()
-            {
-                return (FinishReason::Cancelled, ids);
+                    bytes: word.into(),
+                    source,
+                    logprob: command.request.logprobs.map(|_| -0.5),
+                    top: Vec::new(),
+                });
+                if delta.tokens.len() == round.accepted + 1 {
+                    break;
+                }
+            }
+            let committed = delta.tokens.len();
+            if deliver(command, Event::Delta(delta)).is_err() {
+                spoken.finish = FinishReason::Cancelled;
+                break;
             }
             self.seq += 1;
-            let t_ms = self.state.started.elapsed().as_secs_f64() * 1e3;
-            self.worker.rounds.push(RoundRecord {
+            let written = RoundRecord {
                 seq: self.seq,
-                t_ms,
+                t_ms: self.state.started.elapsed().as_secs_f64() * 1e3,
                 request: command.id,
-                mode: Mode::Baseline,
-                index: ids.len() as u32 - 1,
-                drafted: 0,
-                tree_depth: 0,
-                accepted: 0,
-                committed: 1,
-                cap: None,
-                source: Source::Target,
-                ms: 1.0,
-            });
+                index: spoken.stats.rounds as u32,
+                ..record(state, round, committed)
+            };
+            spoken.stats.add(&written);
+            self.worker.rounds.push(written);
+            let count = spoken.token_ids.len();
             if let Some(active) = self.state.requests.first_mut() {
-                active.generated = ids.len();
+                active.generated = count;
             }
             self.publish(EngineState::Generating {
-                tokens_per_sec: ids.len() as f64 / begin.elapsed().as_secs_f64().max(1e-6),
+                tokens_per_sec: count as f64 / begin.elapsed().as_secs_f64().max(1e-6),
             });
             if self.script.rate > 0.0 {
-                let due = Duration::from_secs_f64(ids.len() as f64 / self.script.rate);
+                let due = Duration::from_secs_f64(count as f64 / self.script.rate);
                 thread::sleep(due.saturating_sub(begin.elapsed()));
             }
         }
-        (
-            FinishReason::Stop {
-                matched: stop.map(|(_, stop)| stop),
-            },
-            ids,
-        )
+        spoken
+    }
+}
+
+struct Spoken {
+    finish: FinishReason,
+    token_ids: Vec<u32>,
+    stats: RoundStats,
+}
+
+/// By the curves, not by the clock: the double's words cost nothing.
+fn summarise(state: &SpeculationState, stats: RoundStats) -> SpeculationSummary {
+    let rate = state
+        .curves
+        .as_ref()
+        .and_then(|curves| Some(1e3 * stats.mean_accept_len() / speculation::round_ms(curves, state.cap)?));
+    SpeculationSummary {
+        cap: state.cap,
+        tree_nodes: 0,
+        multiple: rate.zip(state.predicted.get(&0)).map(|(rate, plain)| rate / plain),
+        decay: (stats.rounds >= 32).then_some(0.98),
+        stats,
     }
 }
 
@@ -314,8 +370,8 @@ fn deliver(command: &GenerateCommand, event: Event) -> std::result::Result<(), (
     }
 }
 
-fn model_info(name: &str) -> Arc<ModelInfo> {
-    Arc::new(ModelInfo {
+fn model_info(name: &str) -> ModelInfo {
+    ModelInfo {
         name: name.into(),
         path: "double".into(),
         model_type: "llama".into(),
@@ -333,5 +389,5 @@ fn model_info(name: &str) -> Arc<ModelInfo> {
         loaded_at: 0,
         load_seconds: 0.1,
         notes: Vec::new(),
-    })
+    }
 }

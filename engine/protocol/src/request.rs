@@ -186,4 +186,6 @@ pub struct LoadRequest {
     pub context_window: Option<usize>,
     /// Run one short generation before `Ready`, so that the first request is not the slow one.
     pub warm_up: bool,
+    /// Measure this pair's costs anew, whatever is known of them.
+    pub recalibrate: bool,
 }

@@ -196,13 +196,27 @@ impl RoundRing {
         ring.push_back(round);
     }
 
-    /// Rounds with a sequence number above `after`, oldest first.
+    /// Rounds with a sequence number above `after`, oldest first. Readers hold the lock for a copy and no longer.
     pub fn since(&self, after: Option<u64>) -> Vec<RoundRecord> {
-        self.lock()
-            .iter()
-            .filter(|round| after.is_none_or(|seq| round.seq > seq))
-            .copied()
-            .collect()
+        let ring = self.lock();
+        let start = after.map_or(0, |seq| ring.partition_point(|round| round.seq <= seq));
+        ring.range(start..).copied().collect()
+    }
+
+    /// The newest `count` rounds, oldest first.
+    pub fn last(&self, count: usize) -> Vec<RoundRecord> {
+        let ring = self.lock();
+        ring.range(ring.len().saturating_sub(count)..).copied().collect()
+    }
+
+    /// Sequence number of the newest round.
+    pub fn last_seq(&self) -> Option<u64> {
+        self.lock().back().map(|round| round.seq)
+    }
+
+    /// Forgets all: the rounds of another model say nothing about this one.
+    pub fn clear(&self) {
+        self.lock().clear();
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<RoundRecord>> {
