@@ -1,6 +1,6 @@
 //! The `x_mlx_dspark` block: what this engine can say about an answer beyond any dialect.
 
-use dspark_protocol::{FinishReason, Summary};
+use dspark_protocol::{CapOrigin, FinishReason, SpeculationState, SpeculationSummary, Summary};
 use serde_json::{Map, Value, json};
 
 pub(crate) const KEY: &str = "x_mlx_dspark";
@@ -41,6 +41,9 @@ pub(crate) fn block(summary: &Summary, warnings: &[String], request_id: &str) ->
     if let Some(rate) = timings.prefill_rate(usage) {
         set("prefill_tokens_per_sec", rounded(rate, 1));
     }
+    if let Some(speculation) = &summary.speculation {
+        speculated(speculation, &mut set);
+    }
     set("stop_reason_detail", detail(finish));
     set("seed", json!(summary.seed));
     set("request_id", json!(request_id));
@@ -53,6 +56,52 @@ pub(crate) fn block(summary: &Summary, warnings: &[String], request_id: &str) ->
         set("token_ids", json!(summary.token_ids));
     }
     Value::Object(block)
+}
+
+/// What drafting did for one answer. Keys that would say nothing are left out.
+fn speculated(summary: &SpeculationSummary, set: &mut impl FnMut(&str, Value)) {
+    let stats = &summary.stats;
+    set("cap", json!(summary.cap));
+    set("rounds", json!(stats.rounds));
+    set("drafted_tokens", json!(stats.drafted));
+    set("accepted_tokens", json!(stats.accepted));
+    if stats.lookup_rounds > 0 {
+        set("lookup_rounds", json!(stats.lookup_rounds));
+    }
+    if summary.tree_nodes > 0 {
+        set("tree_nodes", json!(summary.tree_nodes));
+    }
+    if let Some(multiple) = summary.multiple {
+        set("plain_multiple", rounded(multiple, 2));
+    }
+    if let Some(decay) = summary.decay {
+        set("decay_ratio", rounded(decay, 3));
+    }
+}
+
+/// How the loaded model speculates now, in `/health`. Keys are there whatever the state: their presence is a promise.
+pub(crate) fn health(state: &SpeculationState) -> Map<String, Value> {
+    let drafter = state.drafter.as_ref();
+    let fields = json!({
+        "effective_mode": state.mode,
+        "mode_reason": state.reason,
+        "drafter": drafter.map(|drafter| &drafter.name),
+        "drafter_kind": drafter.map(|drafter| &drafter.kind),
+        "max_draft": match (state.cap_origin, drafter) {
+            (CapOrigin::Auto, _) => json!("auto"),
+            _ => json!(state.cap.to_string()),
+        },
+        "cap": state.cap,
+        "cap_origin": state.cap_origin,
+        "parked": drafter.is_some() && state.cap == 0,
+        "lookup_drafts": state.lookup,
+        "tree": if state.tree.is_empty() { "off" } else { &state.tree },
+        "draft_acceptance": rounded(state.acceptance, 4),
+    });
+    match fields {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
 }
 
 /// Finer than any dialect's stop reason.

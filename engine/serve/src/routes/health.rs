@@ -71,10 +71,13 @@ fn report(app: &App, snapshot: &Snapshot, status: &Status) -> Value {
             _ => "on",
         },
         "reasoning_effort": app.config.reasoning_effort,
-        "endpoints": ["/v1/chat/completions", "/v1/models"],
+        "endpoints": ["/v1/chat/completions", "/v1/models", "/rounds", "/events", "/calibration"],
     });
     if let (Some(model), Some(fields)) = (&snapshot.model, report.as_object_mut()) {
         fields.extend(describe(app, model));
+        if let Some(state) = &snapshot.speculation {
+            fields.extend(crate::dialect::extension::health(state));
+        }
     }
     report
 }

@@ -2,10 +2,13 @@
 //! (people paste `…/v1` into clients that add it themselves).
 
 mod body;
+mod calibration;
 mod chat;
+mod events;
 mod health;
 mod models;
 mod names;
+mod rounds;
 
 use crate::{
     App,
@@ -37,6 +40,9 @@ const UNSUPPORTED: [&str; 6] = [
 pub fn service(app: App) -> impl Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + Sync + 'static {
     let mut router = Router::new()
         .route("/health", get(health::health))
+        .route("/calibration", get(calibration::calibration))
+        .route("/events", get(events::events))
+        .route("/rounds", get(rounds::rounds))
         .route("/models", get(models::list))
         .route("/models/{*id}", get(models::one))
         .route("/chat/completions", post(chat::complete));
@@ -81,7 +87,8 @@ fn canonical(path: &str) -> &str {
     if path.is_empty() { "/" } else { path }
 }
 
-const ROUTES: &str = "GET /health, GET /v1/models, GET /v1/models/{id}, POST /v1/chat/completions";
+const ROUTES: &str =
+    "GET /health, GET /rounds, GET /events, GET /calibration, GET /v1/models, GET /v1/models/{id}, POST /v1/chat/completions";
 
 async fn not_found(method: Method, axum::Extension(path): axum::Extension<OriginalPath>) -> ApiError {
     let path: String = path.0.chars().take(120).collect();
