@@ -4,7 +4,7 @@ mod support;
 
 use dspark_look::{
     Theme, card, card_title,
-    plot::{Bar, BarPlot, LinePlot, RibbonItem, Share, accept_ribbon, share_bar},
+    plot::{Bar, BarPlot, CurvePlot, LinePlot, RibbonItem, Share, accept_ribbon, share_bar},
 };
 use egui::{Rect, Role, Ui, UiBuilder, pos2, vec2};
 use egui_kittest::kittest::Queryable;
@@ -87,6 +87,8 @@ fn page(ui: &mut Ui, (): &mut ()) {
             top: Some(100.0),
             ghost: true,
             inside: false,
+            measured: None,
+            reference: None,
         }
         .show(ui, 272.0);
     });
@@ -106,6 +108,8 @@ fn page(ui: &mut Ui, (): &mut ()) {
             top: None,
             ghost: false,
             inside: false,
+            measured: None,
+            reference: None,
         }
         .show(ui, 272.0);
     });
@@ -124,6 +128,8 @@ fn page(ui: &mut Ui, (): &mut ()) {
             top: None,
             ghost: false,
             inside: true,
+            measured: None,
+            reference: None,
         }
         .show(ui, 150.0);
     });
@@ -187,9 +193,94 @@ fn plots_without_data_draw_nothing_and_do_not_fail() {
             top: None,
             ghost: false,
             inside: false,
+            measured: None,
+            reference: None,
+        }
+        .show(ui, 120.0);
+        CurvePlot {
+            label: "Verify",
+            unit: "ms",
+            axis: "rows",
+            points: &[],
+            chosen: None,
+            knee: Some((3, "knee")),
+            overlay: None,
+            second: None,
         }
         .show(ui, 120.0);
         share_bar(ui, "Shares", &[], 100.0);
     });
     h.run_steps(2);
+}
+
+const SMALL: Shot = Shot {
+    width: 720.0,
+    height: 620.0,
+    ..Shot::DARK
+};
+
+fn curves(ui: &mut Ui, (): &mut ()) {
+    let series = &Theme::of(ui).series;
+    ui.spacing_mut().item_spacing.y = 12.0;
+    let verify = [38.6, 39.2, 39.9, 40.8, 42.0, 50.6, 55.9, 60.2];
+    let from = |first: usize, values: &[f32]| -> Vec<(usize, f32)> { values.iter().enumerate().map(|(i, v)| (i + first, *v)).collect() };
+    let deep: Vec<f32> = verify.iter().enumerate().map(|(i, v)| v + 5.8 + 0.3 * i as f32).collect();
+    card(ui, |ui| {
+        card_title(ui, "Verify time by width", "ms for one pass over 1 to 8 rows");
+        ui.add_space(8.0);
+        CurvePlot {
+            label: "Verify time",
+            unit: "ms",
+            axis: "rows",
+            points: &from(1, &verify),
+            chosen: Some(5),
+            knee: Some((6, "knee at 6 rows")),
+            overlay: Some((&from(1, &deep), "at 32k")),
+            second: Some((&from(2, &[10.4, 10.8, 11.4, 12.5, 13.5, 14.9, 16.5]), "drafter")),
+        }
+        .show(ui, 260.0);
+    });
+    card(ui, |ui| {
+        card_title(ui, "Predicted rate by draft cap", "tok/s");
+        ui.add_space(8.0);
+        let bars = [
+            Bar {
+                label: "off",
+                value: 25.9,
+                text: "25.9",
+                color: series.plain,
+            },
+            Bar {
+                label: "1",
+                value: 39.6,
+                text: "39.6",
+                color: series.drafted,
+            },
+            Bar {
+                label: "2",
+                value: 60.7,
+                text: "60.7",
+                color: series.accepted,
+            },
+        ];
+        BarPlot {
+            axis: true,
+            inside: true,
+            measured: Some((2, 66.2, "66.2 measured")),
+            reference: Some((25.9, "plain")),
+            ..BarPlot::new("Predicted rate", &bars)
+        }
+        .show(ui, 200.0);
+    });
+}
+
+#[test]
+fn curves_with_knee_overlay_and_measured() {
+    for shot in [SMALL, Shot { dark: false, ..SMALL }] {
+        let mut h = harness(shot, (), curves);
+        h.run_steps(3);
+        h.get_by_role_and_label(Role::Figure, "Verify time: 38.6 ms at 1 to 60.2 ms at 8 rows");
+        h.get_by_role_and_label(Role::Label, "5 rows: 42.0 ms");
+        h.snapshot(format!("curves-{}", shot.name()));
+    }
 }

@@ -163,8 +163,21 @@ pub struct Meta {
     /// Tokens committed per target forward.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accept: Option<f64>,
+    /// Times plain decoding on the same machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub multiple: Option<f64>,
+    /// Drafts of a round at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cap: Option<usize>,
+    /// How it was decoded: `dspark`, `baseline`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
+    /// Why it was not decoded as asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode_reason: Option<String>,
+    /// Where the text came from, run by run: `d12t3` is 12 bytes from the drafter, then 3 of the target's own.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub sources: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish: Option<Finish>,
     /// Seconds of reasoning before the answer.

@@ -162,6 +162,7 @@ fn rescue(from: &Path, into: &mut Connection) -> (usize, usize) {
     );
     copy_rows(&source, into, "chunk", "message_id, seq, text");
     copy_rows(&source, into, "draft", "session_id, text");
+    copy_rows(&source, into, "session_options", "session_id, options");
     (sessions, messages)
 }
 

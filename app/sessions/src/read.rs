@@ -68,6 +68,16 @@ impl Store {
             .optional()?;
         Ok(found.unwrap_or_default())
     }
+
+    /// What [`Store::save_options`] saved.
+    pub fn options(&self, session: i64) -> Result<Option<String>> {
+        let found = self
+            .reader()
+            .prepare_cached("SELECT options FROM session_options WHERE session_id = ?")?
+            .query_row([session], |row| row.get(0))
+            .optional()?;
+        Ok(found)
+    }
 }
 
 fn head(row: &Row<'_>) -> rusqlite::Result<SessionHead> {

@@ -2,7 +2,7 @@ use crate::{Error, Result};
 use rusqlite::Connection;
 
 /// One entry per format version; `user_version` counts how many have run. Never edit an entry: add one.
-const MIGRATIONS: [&str; 1] = [include_str!("schema_1.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
 
 /// Brings the database to this version's format, each step in one transaction.
 ///

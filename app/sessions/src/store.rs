@@ -200,6 +200,11 @@ impl Store {
         });
     }
 
+    /// A session's own settings, JSON of the caller's making; `None` follows the app's again.
+    pub fn save_options(&self, session: i64, options: Option<String>) {
+        self.write(Write::Options { session, options });
+    }
+
     /// Removes for good what was deleted before `before`.
     pub fn purge(&self, before: Millis) {
         self.write(Write::Purge { before });

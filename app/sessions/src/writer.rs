@@ -30,6 +30,7 @@ pub(crate) enum Write {
     Activate { session: i64, parent: Option<i64>, child: i64 },
     DeleteMessage { id: i64, at: Option<Millis> },
     Draft { session: i64, text: String },
+    Options { session: i64, options: Option<String> },
     Purge { before: Millis },
     Flush(mpsc::Sender<Result<()>>),
     Close,
@@ -227,6 +228,16 @@ fn apply(db: &Connection, write: &Write) -> rusqlite::Result<()> {
         Write::Draft { session, text } => {
             db.prepare_cached("INSERT OR REPLACE INTO draft (session_id, text) VALUES (?, ?)")?
                 .execute(params![session, text])?;
+        }
+        Write::Options { session, options: None } => {
+            db.execute("DELETE FROM session_options WHERE session_id = ?", [session])?;
+        }
+        Write::Options {
+            session,
+            options: Some(options),
+        } => {
+            db.prepare_cached("INSERT OR REPLACE INTO session_options (session_id, options) VALUES (?, ?)")?
+                .execute(params![session, options])?;
         }
         Write::Purge { before } => purge(db, *before)?,
         Write::Flush(_) | Write::Close => {}

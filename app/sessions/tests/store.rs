@@ -271,3 +271,21 @@ fn a_write_that_cannot_work_is_reported_and_the_rest_is_saved() {
     );
     assert_eq!(store.messages(session).unwrap()[0].id, good);
 }
+
+#[test]
+fn a_chat_keeps_its_own_options_until_it_gives_them_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = {
+        let store = Store::open(folder.path()).unwrap().store;
+        let session = store.create_session("mine");
+        store.save_options(session, Some(r#"{"temperature":0.2}"#.into()));
+        store.flush().unwrap();
+        assert_eq!(store.options(session + 1).unwrap(), None);
+        session
+    };
+    let store = Store::open(folder.path()).unwrap().store;
+    assert_eq!(store.options(session).unwrap().as_deref(), Some(r#"{"temperature":0.2}"#));
+    store.save_options(session, None);
+    store.flush().unwrap();
+    assert_eq!(store.options(session).unwrap(), None);
+}

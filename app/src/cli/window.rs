@@ -23,6 +23,10 @@ pub(super) fn open(args: &AppArgs, output: &Output) -> Outcome {
     }
     let (data_dir, settings_path) = places(args)?;
     let model = args.model.as_deref().map(|name| start_model(name, output)).transpose()?;
+    if shell::focus_running(&data_dir, model.as_ref()) {
+        output.note("mlx-dspark is open already: its window comes forward");
+        return Ok(());
+    }
     let runtime = engine::runtime()?;
     // Not waited for: the window opens at once and shows the engine coming up, or why it does not.
     let handle = dspark_engine::start(engine::options());

@@ -1,19 +1,18 @@
 //! The whole window on a scripted engine, steered as a person would: found by name, clicked, typed into.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../examples/scene/mod.rs"]
-mod scene;
+mod stage;
 
 use dspark_protocol::double::{self, Script};
 use dspark_sessions::{MessageState, Store};
 use dspark_window::{
-    bridge::{Bridge, NoServer},
     settings::{Settings, ThemeChoice},
-    shell::Window,
-    state::{ChatMsg, Clock, Msg, Screen, State},
+    state::{ChatMsg, Msg, Screen},
 };
-use egui::{Event, ImeEvent, Key, Modifiers, accesskit::Role, vec2};
-use egui_kittest::{Harness, kittest::Queryable};
+use egui::{Event, ImeEvent, Key, Modifiers, accesskit::Role};
+use egui_kittest::kittest::Queryable;
+use stage::Test;
+use stage::{answers, idle, open, open_with, picture, scene, send, settings, until, window};
 use std::{
     sync::{
         Arc, Mutex,
@@ -21,114 +20,6 @@ use std::{
     },
     time::{Duration, Instant},
 };
-
-type Setup = Box<dyn FnOnce(&egui::Context) -> Window>;
-
-struct Stage {
-    window: Option<Window>,
-    setup: Option<Setup>,
-    /// Kept until the end of the test.
-    folder: tempfile::TempDir,
-}
-
-type Test = Harness<'static, Stage>;
-
-fn window(test: &Test) -> &Window {
-    test.state().window.as_ref().unwrap()
-}
-
-fn open_with(engine: dspark_protocol::EngineHandle, folder: tempfile::TempDir, size: [f32; 2], settings: Settings) -> Test {
-    let store = Store::open(folder.path()).unwrap().store;
-    let data = folder.path().to_path_buf();
-    let setup = Box::new(move |ctx: &egui::Context| {
-        let state = State::new(settings, data.clone(), store.next_ids(), Clock::now());
-        let bridge = Bridge::new(
-            engine,
-            Some(store),
-            Arc::new(scene::ScriptedCatalog),
-            Arc::new(NoServer),
-            data.join("settings.toml"),
-        );
-        Window::new(ctx, state, bridge)
-    });
-    let stage = Stage {
-        window: None,
-        setup: Some(setup),
-        folder,
-    };
-    let mut test = Harness::builder()
-        .with_size(vec2(size[0], size[1]))
-        .with_os(egui::os::OperatingSystem::Nix)
-        .with_render_cursor(false)
-        .wgpu()
-        .build_ui_state(
-            |ui, stage: &mut Stage| match &mut stage.window {
-                // The fonts are there from the second frame on.
-                None => stage.window = stage.setup.take().map(|setup| setup(ui.ctx())),
-                Some(window) => {
-                    window.logic(ui.ctx());
-                    window.ui(ui);
-                }
-            },
-            stage,
-        );
-    until(&mut test, "the first look around", |window| window.state.models.survey.is_some());
-    test
-}
-
-/// Motion off: a test sees states, not moments.
-fn settings(theme: ThemeChoice) -> Settings {
-    let mut settings = Settings::default();
-    settings.appearance.theme = theme;
-    settings.appearance.reduce_motion = true;
-    settings
-}
-
-fn open(script: Script) -> Test {
-    let mut test = open_with(
-        double::start(script),
-        tempfile::tempdir().unwrap(),
-        [1100.0, 700.0],
-        settings(ThemeChoice::Dark),
-    );
-    until(&mut test, "a model", |window| window.state.has_model());
-    test
-}
-
-fn until(test: &mut Test, what: &str, done: impl Fn(&Window) -> bool) {
-    let begin = Instant::now();
-    loop {
-        test.run_steps(2);
-        if test.state().window.as_ref().is_some_and(&done) {
-            return;
-        }
-        assert!(begin.elapsed() < Duration::from_secs(20), "waited for {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn idle(test: &mut Test) {
-    until(test, "the end of the reply", |window| window.state.lives.is_empty());
-    test.run_steps(3);
-}
-
-fn send(test: &mut Test, text: &str) {
-    test.get_by_label("Message").focus();
-    test.run_steps(2);
-    test.get_by_label("Message").type_text(text);
-    test.run_steps(2);
-    test.key_press(Key::Enter);
-    test.run_steps(2);
-}
-
-fn answers(test: &Test) -> Vec<(String, MessageState)> {
-    let tree = &window(test).state.chat.tree;
-    tree.path()
-        .into_iter()
-        .map(|id| tree.get(id).unwrap())
-        .map(|message| (message.text.clone(), message.state))
-        .collect()
-}
 
 #[test]
 fn a_message_is_typed_sent_and_answered() {
@@ -328,8 +219,9 @@ fn chats_are_renamed_found_deleted_and_brought_back() {
 fn the_keyboard_goes_everywhere() {
     let mut test = open(Script::saying("ok"));
     for (key, screen) in [
-        (Key::Num2, Screen::Models),
-        (Key::Num3, Screen::Settings),
+        (Key::Num2, Screen::Lab),
+        (Key::Num3, Screen::Models),
+        (Key::Num4, Screen::Settings),
         (Key::Num1, Screen::Chat),
         (Key::Comma, Screen::Settings),
     ] {
@@ -417,7 +309,7 @@ fn enter_takes_the_marked_model() {
 #[test]
 fn a_folder_that_is_no_model_is_refused_in_place() {
     let mut test = open(Script::saying("ok"));
-    test.key_press_modifiers(Modifiers::COMMAND, Key::Num2);
+    test.key_press_modifiers(Modifiers::COMMAND, Key::Num3);
     test.run_steps(3);
     test.get_by_label("Model folder").focus();
     test.run_steps(1);
@@ -520,23 +412,6 @@ fn a_very_long_chat_lays_out_only_what_is_seen() {
     let shown = seen(&test);
     assert!(shown.contains(&399), "it opens at its end: {shown:?}");
     assert!(shown.len() < 12, "{shown:?} are laid out");
-}
-
-fn picture(name: &str, scene: scene::Scene, theme: ThemeChoice, size: [f32; 2]) {
-    let folder = tempfile::tempdir().unwrap();
-    scene.prepare(folder.path(), None).unwrap();
-    let mut test = open_with(scene.engine(), folder, size, settings(theme));
-    until(&mut test, "the engine", |window| {
-        window.state.engine.state != dspark_protocol::EngineState::Starting
-    });
-    for message in scene.opening() {
-        window(&test).inbox().push(message);
-        test.run_steps(2);
-        until(&mut test, "the chat", |window| window.state.chat.opening.is_none());
-    }
-    std::thread::sleep(Duration::from_millis(300));
-    test.run_steps(10);
-    test.snapshot(name);
 }
 
 macro_rules! pictures {

@@ -73,7 +73,11 @@ impl<'a> SettingsRow<'a> {
         let height = 18.0 + detail.as_ref().map_or(0.0, |d| d.size().y);
         let chip = if self.reload && detail.is_some() { 2.0 } else { 0.0 };
         let full = (height + 14.0 + chip + line).max(48.0);
-        let (row, _) = ui.allocate_exact_size(vec2(ui.available_width(), full), Sense::hover());
+        let (row, words) = ui.allocate_exact_size(vec2(ui.available_width(), full), Sense::hover());
+        if !self.detail.is_empty() {
+            // The control carries the name; what is written beside it is read with it here.
+            words.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{}: {}", self.name, self.detail)));
+        }
         if !first {
             paint::hline(ui.painter(), row.x_range(), row.top(), theme.line);
         }

@@ -28,6 +28,26 @@ pub struct BarPlot<'a> {
     pub ghost: bool,
     /// Values inside the bars' tops instead of above them.
     pub inside: bool,
+    /// What was measured where the bars are predictions: index of the bar, value, its words.
+    pub measured: Option<(usize, f32, &'a str)>,
+    /// Dashed line with its words.
+    pub reference: Option<(f32, &'a str)>,
+}
+
+impl<'a> BarPlot<'a> {
+    /// Bars with their values above, scaled by the largest, without axis, ghost, or lines.
+    pub fn new(label: &'a str, bars: &'a [Bar<'a>]) -> Self {
+        Self {
+            label,
+            bars,
+            axis: false,
+            top: None,
+            ghost: false,
+            inside: false,
+            measured: None,
+            reference: None,
+        }
+    }
 }
 
 impl BarPlot<'_> {
@@ -41,7 +61,8 @@ impl BarPlot<'_> {
         let plot = plot_rect(rect, self.axis);
         // Room for the words above the largest bar.
         let room = if self.inside { 1.0 } else { 1.12 };
-        let highest = self.bars.iter().map(|b| b.value).fold(0.0, f32::max) * room;
+        let lines = self.measured.map(|m| m.1).into_iter().chain(self.reference.map(|r| r.0));
+        let highest = self.bars.iter().map(|b| b.value).chain(lines).fold(0.0, f32::max) * room;
         let scale = self
             .top
             .map_or_else(|| Scale::for_max(highest), |top| Scale { top, step: top / 4.0 });
@@ -68,6 +89,14 @@ impl BarPlot<'_> {
             let label = Type::SHORTCUT.galley(ui, bar.label, theme.t3);
             ui.painter()
                 .galley(pos2(left + (width - label.size().x) / 2.0, plot.bottom() + 6.0), label, theme.t3);
+        }
+        if let Some((value, words)) = self.reference {
+            super::reference(ui, plot, scale, value, words);
+        }
+        if let Some((at, value, words)) = self.measured {
+            let middle = plot.left() + slot * (at as f32 + 0.5);
+            let x = egui::Rangef::new((middle - width / 2.0 - 7.0).round(), (middle + width / 2.0 + 7.0).round());
+            super::curve::level(ui, theme, x, scale.y(plot, value).round(), plot, words);
         }
         response
     }

@@ -2,10 +2,12 @@
 //! because its data did; values never tween.
 
 mod bars;
+mod curve;
 mod line;
 mod ribbon;
 
 pub use bars::{Bar, BarPlot, Share, share_bar};
+pub use curve::{CurvePlot, Points};
 pub use line::LinePlot;
 pub use ribbon::{RibbonItem, accept_ribbon};
 

@@ -37,7 +37,8 @@ pub fn accept_ribbon(ui: &mut Ui, items: &[RibbonItem], cap: u8) -> Response {
     }
     let unit = HEIGHT / f32::from(cap.max(1) + 1);
     let mut mesh = Mesh::default();
-    let mut x = rect.left();
+    // Once it is full, the newest stands at the right edge and the rest is cut off at the left.
+    let mut x = if start > 0 { rect.right() - used } else { rect.left() };
     let mut hovered = None;
     for item in &items[start..] {
         let column = Rect::from_min_size(pos2(x, rect.top()), vec2(width(*item), HEIGHT));
@@ -52,6 +53,9 @@ pub fn accept_ribbon(ui: &mut Ui, items: &[RibbonItem], cap: u8) -> Response {
     }
     ui.painter().add(Shape::mesh(mesh));
     match hovered {
+        Some(RibbonItem::Round { drafted: 0, .. }) => {
+            crate::tip(response, "Round", "a plain step: one token from the target, nothing drafted.")
+        }
         Some(RibbonItem::Round { accepted, drafted, lookup }) => {
             let source = if lookup { "a lookup in the context" } else { "the drafter" };
             crate::tip(
@@ -60,6 +64,7 @@ pub fn accept_ribbon(ui: &mut Ui, items: &[RibbonItem], cap: u8) -> Response {
                 &format!("{accepted} of {drafted} tokens from {source} accepted, and one from the target."),
             )
         }
+        Some(RibbonItem::Prefill { tokens: 0 }) => crate::tip(response, "Prefill", "another prompt was read here."),
         Some(RibbonItem::Prefill { tokens }) => crate::tip(response, "Prefill", &format!("{tokens} prompt tokens read.")),
         None => response,
     }

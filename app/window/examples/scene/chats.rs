@@ -70,6 +70,27 @@ const OTHERS: [(&str, i64); 8] = [
     ("Rewrite the release notes", 0),
 ];
 
+/// As a drafting pair would have written it.
+fn sources(text: &str) -> String {
+    let state = super::Pair::Drafting.state();
+    let mut words = text.split_inclusive(' ');
+    let mut all = String::new();
+    for round in dspark_protocol::double::speculation::Rounds::new(&state) {
+        for source in round.sources() {
+            let Some(word) = words.next() else { return all };
+            let letter = match source {
+                dspark_protocol::Source::Draft => 'd',
+                dspark_protocol::Source::Lookup => 'l',
+                dspark_protocol::Source::Corrected => 'c',
+                dspark_protocol::Source::Target => 't',
+            };
+            all.push(letter);
+            all.push_str(&word.len().to_string());
+        }
+    }
+    all
+}
+
 /// Fills the chats; the dates are set by hand afterwards, because the store only knows now.
 pub fn write(data: &Path) -> Result<(), Box<dyn Error + Send + Sync>> {
     let opened = Store::open(data)?;
@@ -106,8 +127,13 @@ pub fn write(data: &Path) -> Result<(), Box<dyn Error + Send + Sync>> {
             reasoning: 0,
         }),
         ttft: Some(0.42),
-        decode_rate: Some(28.4),
-        end_to_end_rate: Some(27.1),
+        decode_rate: Some(66.2),
+        end_to_end_rate: Some(58.7),
+        accept: Some(3.06),
+        multiple: Some(2.41),
+        cap: Some(4),
+        mode: Some("dspark".into()),
+        sources: sources(ANSWER),
         finish: Some(Finish::Stop),
         seed: Some(7),
         ..Meta::default()

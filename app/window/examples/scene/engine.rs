@@ -1,7 +1,8 @@
 use dspark_protocol::{
-    ActiveRequest, Command, EngineHandle, EngineState, Event, FinishReason, GenerateCommand, LoadEvent, LoadStage, MachineInfo, Memory,
-    Message, Mode, ModelInfo, Prompt, PromptCodec, Snapshot, Source, Summary, TemplateOptions, TextDelta, Timings, TokenInfo, Usage,
-    Worker, channel,
+    ActiveRequest, CapOrigin, Command, Curves, DrafterInfo, EngineHandle, EngineState, Event, FinishReason, GenerateCommand, LoadEvent,
+    LoadStage, MachineInfo, Memory, Message, Mode, ModelInfo, Prompt, PromptCodec, RoundRecord, RoundStats, Snapshot, Source,
+    SpeculationState, SpeculationSummary, Summary, TemplateOptions, TextDelta, Timings, TokenInfo, Usage, Worker, channel,
+    double::speculation::{Rounds, parked, plain, record},
 };
 use std::{
     path::PathBuf,
@@ -21,6 +22,19 @@ pub struct Actor {
     pub think: bool,
     /// Tokens a second; 0 is at once.
     pub rate: f64,
+    pub pair: Pair,
+    /// Rounds of earlier replies that are in the ring already.
+    pub past: usize,
+}
+
+/// How the model speculates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pair {
+    Drafting,
+    Parked,
+    Plain,
+    /// A drafter that nobody has measured yet.
+    Unmeasured,
 }
 
 impl Default for Actor {
@@ -31,6 +45,8 @@ impl Default for Actor {
             pause_at: None,
             think: false,
             rate: 66.2,
+            pair: Pair::Drafting,
+            past: 0,
         }
     }
 }
@@ -64,6 +80,7 @@ impl Actor {
             actor: self,
             worker,
             now: Snapshot::default(),
+            seq: 0,
         };
         thread::spawn(move || play.run());
         handle
@@ -74,6 +91,7 @@ struct Play {
     actor: Actor,
     worker: Worker,
     now: Snapshot,
+    seq: u64,
 }
 
 impl Play {
@@ -87,6 +105,7 @@ impl Play {
         });
         let first = self.actor.loaded.then(|| model("Qwen3-8B-8bit", "/models/Qwen3-8B-8bit".into()));
         self.set_model(first);
+        self.remember();
         while let Some(command) = self.worker.commands.blocking_recv() {
             match command {
                 Command::Generate(command) => self.generate(&command),
@@ -138,8 +157,63 @@ impl Play {
         } else {
             EngineState::NoModel
         };
-        self.now.model = model;
+        self.now.speculation = model.as_ref().map(|_| Arc::new(self.actor.pair.state()));
+        self.now.context_tokens = if model.is_some() { 1184 } else { 0 };
+        self.now.model = model.map(|model| {
+            Arc::new(ModelInfo {
+                drafter: self
+                    .now
+                    .speculation
+                    .as_ref()
+                    .and_then(|state| state.drafter.as_ref())
+                    .map(|drafter| drafter.name.clone()),
+                mode: self.actor.pair.state().mode,
+                ..(*model).clone()
+            })
+        });
         self.publish(state);
+    }
+
+    fn write(&mut self, round: RoundRecord) {
+        self.seq += 1;
+        self.worker.rounds.push(RoundRecord { seq: self.seq, ..round });
+    }
+
+    /// Rounds of two replies from before, a few seconds apart.
+    fn remember(&mut self) {
+        let state = self.actor.pair.state();
+        let mut t_ms = 0.0;
+        for (request, part) in [(900, self.actor.past * 2 / 5), (901, self.actor.past * 3 / 5)] {
+            for (index, round) in Rounds::new(&state).skip(request % 7).take(part).enumerate() {
+                let written = record(&state, round, round.accepted + 1);
+                // The machine is not a clockwork.
+                let ms = written.ms * (1.0 + 0.06 * (index as f32 * 0.7).sin());
+                t_ms += f64::from(ms);
+                self.write(RoundRecord {
+                    request: request as u64,
+                    index: index as u32,
+                    t_ms,
+                    ms,
+                    ..written
+                });
+            }
+            t_ms += 1400.0;
+        }
+        if self.actor.past > 0 {
+            let asker = |id: u64, client: &str, prompt_tokens: usize| ActiveRequest {
+                id,
+                client: client.into(),
+                prompt_tokens,
+                generated: 0,
+                waiting: false,
+            };
+            // Seen once, so that the rounds have names.
+            self.now.requests = vec![asker(900, "opencode", 1840), asker(901, "Chat", 726)];
+            self.publish(EngineState::Generating { tokens_per_sec: 66.2 });
+            thread::sleep(Duration::from_millis(120));
+            self.now.requests.clear();
+            self.publish(EngineState::Ready);
+        }
     }
 
     fn publish(&mut self, state: EngineState) {
@@ -198,10 +272,13 @@ impl Play {
             }
         }
         let begin = Instant::now();
-        let mut tokens = 0;
-        let mut sent = 0;
+        let state = self.actor.pair.state();
+        let mut rounds = Rounds::new(&state);
+        let mut stats = RoundStats::default();
+        let mut words = answer.split_inclusive(' ').peekable();
+        let (mut tokens, mut sent) = (0u32, 0);
         let mut finish = FinishReason::Stop { matched: None };
-        for word in answer.split_inclusive(' ') {
+        while let (Some(_), Some(round)) = (words.peek(), rounds.next()) {
             if self.actor.pause_at.is_some_and(|at| sent >= at) {
                 self.publish(EngineState::Generating { tokens_per_sec: 66.2 });
                 while !command.cancel.is_cancelled() {
@@ -212,22 +289,33 @@ impl Play {
                 finish = FinishReason::Cancelled;
                 break;
             }
-            tokens += 1;
-            sent += word.len();
-            let token = TokenInfo {
-                id: tokens,
-                text: word.into(),
-                bytes: word.into(),
-                source: Source::Target,
-                logprob: None,
-                top: Vec::new(),
-            };
-            send(Event::Delta(TextDelta {
-                text: word.into(),
-                tokens: vec![token],
-            }));
+            let mut delta = TextDelta::default();
+            for source in round.sources() {
+                let Some(word) = words.next() else { break };
+                tokens += 1;
+                sent += word.len();
+                delta.text.push_str(word);
+                delta.tokens.push(TokenInfo {
+                    id: tokens,
+                    text: word.into(),
+                    bytes: word.into(),
+                    source,
+                    logprob: None,
+                    top: Vec::new(),
+                });
+            }
+            let written = record(&state, round, delta.tokens.len());
+            stats.add(&written);
+            self.write(RoundRecord {
+                request: command.id,
+                index: stats.rounds as u32 - 1,
+                t_ms: self.now.started.elapsed().as_secs_f64() * 1e3,
+                ..written
+            });
+            send(Event::Delta(delta));
             let rate = f64::from(tokens) / begin.elapsed().as_secs_f64().max(1e-3);
             if self.actor.rate > 0.0 {
+                self.now.context_tokens = 726 + tokens as usize;
                 self.publish(EngineState::Generating { tokens_per_sec: rate });
                 let due = Duration::from_secs_f64(f64::from(tokens) / self.actor.rate);
                 thread::sleep(due.saturating_sub(begin.elapsed()));
@@ -250,11 +338,18 @@ impl Play {
             usage,
             timings,
             mode: Mode::Auto,
-            effective_mode: Mode::Baseline,
-            mode_reason: None,
-            accept_len: 1.0,
-            target_forwards: tokens as usize,
-            speculation: None,
+            effective_mode: state.mode,
+            mode_reason: state.reason.clone(),
+            accept_len: stats.mean_accept_len(),
+            target_forwards: stats.rounds,
+            speculation: (state.mode != Mode::Baseline).then(|| {
+                Box::new(SpeculationSummary {
+                    cap: state.cap,
+                    multiple: Some(2.41),
+                    stats: stats.clone(),
+                    ..SpeculationSummary::default()
+                })
+            }),
             seed: 7,
             warnings: Vec::new(),
             token_ids: Vec::new(),
@@ -283,4 +378,56 @@ fn model(name: &str, path: PathBuf) -> Arc<ModelInfo> {
         load_seconds: 3.1,
         notes: Vec::new(),
     })
+}
+
+impl Pair {
+    pub fn state(self) -> SpeculationState {
+        let from = |first: usize, values: &[f64]| values.iter().enumerate().map(|(i, ms)| (i + first, *ms)).collect();
+        let mut curves = Curves {
+            verify: from(1, &[38.6, 39.2, 39.9, 40.8, 42.0, 50.6, 55.9, 60.2]),
+            drafter: from(1, &[2.6, 2.8, 2.9, 3.1, 3.4, 3.6, 3.9]),
+            ..Curves::default()
+        };
+        curves.slope = [(1, 0.000_18), (8, 0.000_28)].into();
+        (curves.overhead, curves.context, curves.measured_at) = (0.6, 512, 1_795_874_520);
+        let drafting = SpeculationState {
+            mode: Mode::Dspark,
+            reason: None,
+            drafter: Some(DrafterInfo {
+                name: "Qwen3-8B-DSpark".into(),
+                path: "/models/Qwen3-8B-DSpark".into(),
+                kind: "dspark".into(),
+                weight_bytes: 780_000_000,
+                max_draft: 7,
+            }),
+            lookup: true,
+            cap: 4,
+            cap_origin: CapOrigin::Derived,
+            tree: "off".into(),
+            acceptance: 0.70,
+            predicted: curves.rates(7, 0.70, 1184),
+            curves: Some(curves),
+        };
+        match self {
+            Self::Drafting => drafting,
+            Self::Parked => SpeculationState {
+                cap: 0,
+                cap_origin: CapOrigin::Auto,
+                acceptance: 0.12,
+                reason: parked().reason,
+                predicted: drafting
+                    .curves
+                    .as_ref()
+                    .map(|curves| curves.rates(7, 0.12, 1184))
+                    .unwrap_or_default(),
+                ..drafting
+            },
+            Self::Plain => plain(),
+            Self::Unmeasured => SpeculationState {
+                curves: None,
+                predicted: std::collections::BTreeMap::default(),
+                ..drafting
+            },
+        }
+    }
 }

@@ -6,12 +6,12 @@ mod chats;
 mod engine;
 
 pub use catalog::{ScriptedCatalog, ScriptedServer};
-pub use engine::Actor;
+pub use engine::{Actor, Pair};
 
 use dspark_protocol::EngineHandle;
 use dspark_window::{
     settings::{Settings, ThemeChoice},
-    state::{ChatMsg, ModelsMsg, Msg, Screen, SettingsMsg, SettingsPage},
+    state::{ChatMsg, DecodingMsg, LabMsg, LabView, ModelsMsg, Msg, PaletteMsg, Screen, SettingsMsg, SettingsPage},
 };
 use std::{error::Error, path::Path};
 
@@ -28,6 +28,23 @@ pub enum Scene {
     Models,
     Settings,
     Picker,
+    /// Rounds of two replies.
+    Live,
+    /// The same while it is parked.
+    LiveParked,
+    /// A model that drafts nothing.
+    LivePlain,
+    /// Before the first round.
+    LiveEmpty,
+    Curves,
+    CurvesParked,
+    /// A pair that nobody has measured.
+    CurvesEmpty,
+    /// Settings of decoding with changes that wait.
+    Decoding,
+    Palette,
+    /// The Lab before there is a model.
+    LabNoModel,
 }
 
 impl Scene {
@@ -41,6 +58,16 @@ impl Scene {
             "models" => Self::Models,
             "settings" => Self::Settings,
             "picker" => Self::Picker,
+            "live" => Self::Live,
+            "live-parked" => Self::LiveParked,
+            "live-plain" => Self::LivePlain,
+            "live-empty" => Self::LiveEmpty,
+            "curves" => Self::Curves,
+            "curves-parked" => Self::CurvesParked,
+            "curves-empty" => Self::CurvesEmpty,
+            "decoding" => Self::Decoding,
+            "palette" => Self::Palette,
+            "lab-no-model" => Self::LabNoModel,
             _ => return None,
         })
     }
@@ -55,6 +82,7 @@ impl Scene {
             _ => ThemeChoice::Auto,
         };
         settings.general.load_last_model = false;
+        settings.chat.show_sources = matches!(self, Self::Chat | Self::Reply);
         settings.save(&data.join("settings.toml"))?;
         if !matches!(self, Self::FirstRun | Self::Play) {
             chats::write(data)?;
@@ -64,7 +92,7 @@ impl Scene {
 
     pub fn engine(self) -> EngineHandle {
         let actor = match self {
-            Self::FirstRun => Actor {
+            Self::FirstRun | Self::LabNoModel => Actor {
                 loaded: false,
                 ..Actor::default()
             },
@@ -73,6 +101,24 @@ impl Scene {
                 answer: chats::ANSWER.into(),
                 rate: 0.0,
                 think: true,
+                ..Actor::default()
+            },
+            Self::Live | Self::Curves => Actor {
+                past: 400,
+                ..Actor::default()
+            },
+            Self::LiveParked | Self::CurvesParked => Actor {
+                past: 200,
+                pair: Pair::Parked,
+                ..Actor::default()
+            },
+            Self::LivePlain => Actor {
+                past: 200,
+                pair: Pair::Plain,
+                ..Actor::default()
+            },
+            Self::CurvesEmpty => Actor {
+                pair: Pair::Unmeasured,
                 ..Actor::default()
             },
             _ => Actor::default(),
@@ -88,6 +134,25 @@ impl Scene {
             Self::Reply => vec![Msg::Chat(ChatMsg::Open(chats::FIRST))],
             Self::Models => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Show(Screen::Models)],
             Self::Settings => vec![Msg::Settings(SettingsMsg::Page(SettingsPage::General)), Msg::Show(Screen::Settings)],
+            Self::Live | Self::LiveParked | Self::LivePlain | Self::LiveEmpty | Self::LabNoModel => vec![Msg::Show(Screen::Lab)],
+            Self::Curves | Self::CurvesParked | Self::CurvesEmpty => vec![Msg::Show(Screen::Lab), Msg::Lab(LabMsg::View(LabView::Curves))],
+            Self::Palette => vec![
+                Msg::Chat(ChatMsg::Open(chats::FIRST)),
+                Msg::Palette(PaletteMsg::Open(true)),
+                Msg::Palette(PaletteMsg::Query("load".into())),
+            ],
+            Self::Decoding => {
+                let edited = dspark_window::settings::Decoding {
+                    cap: dspark_protocol::Cap::Auto,
+                    lookup: Some(true),
+                    ..dspark_window::settings::Decoding::default()
+                };
+                vec![
+                    Msg::Settings(SettingsMsg::Page(SettingsPage::Decoding)),
+                    Msg::Show(Screen::Settings),
+                    Msg::Decoding(DecodingMsg::Edit(Box::new(edited))),
+                ]
+            }
             Self::Picker => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Models(ModelsMsg::Picker(true))],
         }
     }

@@ -1,6 +1,7 @@
 //! Between the state and the world: carries effects out on other threads and sends back messages. Every call here
 //! returns at once.
 
+mod files;
 mod inbox;
 mod latest;
 mod seams;
@@ -12,8 +13,8 @@ pub use seams::{
 };
 
 use crate::{
-    settings::Settings,
-    state::{ChatMsg, Effect, ModelsMsg, Msg, SettingsMsg, SidebarMsg, StoreWrite},
+    settings::{DrafterChoice, Settings},
+    state::{Asker, ChatMsg, Effect, LabMsg, ModelsMsg, Msg, SettingsMsg, SidebarMsg, StoreWrite},
 };
 use dspark_protocol::{EngineError, EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request, Snapshot};
 use dspark_sessions::{SessionHead, Store};
@@ -157,7 +158,7 @@ impl Bridge {
             }
             Effect::CancelAll => self.engine.cancel_all(),
             Effect::CountTokens { revision, prompt } => self.counting.set((revision, prompt)),
-            Effect::Load(request) => self.load(request),
+            Effect::Load { request, drafter } => self.load(*request, drafter),
             Effect::CancelLoad => self.load_cancel.cancel(),
             Effect::Unload => self.unload(),
             Effect::Fetch(id) => self.fetch(id),
@@ -175,6 +176,7 @@ impl Bridge {
                 let server = self.server.clone();
                 run(&self.server_desk, move || server.stop());
             }
+            Effect::SaveFile { name, text } => self.save_file(name, text),
             other => return Some(other),
         }
         None
@@ -214,6 +216,7 @@ impl Bridge {
             StoreWrite::DeleteMessage(message) => store.delete_message(message),
             StoreWrite::RestoreMessage(message) => store.restore_message(message),
             StoreWrite::Draft { session, text } => store.save_draft(session, text),
+            StoreWrite::Options { session, options } => store.save_options(session, options),
         }
     }
 
@@ -240,15 +243,27 @@ impl Bridge {
         run(&self.desk, move || {
             // What was just written is read back, whatever the writer is doing.
             let _ = store.flush();
-            let read = store.tree(session).and_then(|tree| Ok((tree, store.draft(session)?)));
+            let read = store
+                .tree(session)
+                .and_then(|tree| Ok((tree, store.draft(session)?, store.options(session)?)));
             match read {
-                Ok((tree, draft)) => inbox.push(Msg::Chat(ChatMsg::Opened { session, tree, draft })),
+                Ok((tree, draft, options)) => {
+                    // Options of another version that cannot be read are the app's.
+                    let options = options.and_then(|text| serde_json::from_str(&text).ok());
+                    inbox.push(Msg::Chat(ChatMsg::Opened {
+                        session,
+                        tree,
+                        draft,
+                        options,
+                    }));
+                }
                 Err(error) => inbox.push(notice("This chat cannot be read", &error)),
             }
         });
     }
 
     fn submit(&mut self, message: i64, request: Request) {
+        let client = request.client.clone();
         let mut generation = match self.engine.submit(request) {
             Ok(generation) => generation,
             Err(error) => {
@@ -267,6 +282,17 @@ impl Bridge {
                 {
                     store.append(message, delta.text.as_str());
                 }
+                if let Event::Started { prompt_tokens, .. } = next {
+                    // A quick reply may be over before a snapshot has named it.
+                    let asker = Asker {
+                        client: client.clone(),
+                        prompt_tokens,
+                    };
+                    inbox.push(Msg::Lab(LabMsg::Asked {
+                        request: generation.id,
+                        asker,
+                    }));
+                }
                 last = matches!(next, Event::Finished(_) | Event::Failed(_));
                 inbox.push(event(message, next));
             }
@@ -276,7 +302,7 @@ impl Bridge {
         });
     }
 
-    fn load(&mut self, request: LoadRequest) {
+    fn load(&mut self, request: LoadRequest, drafter: DrafterChoice) {
         self.load_cancel = LoadCancel::default();
         let (engine, catalog) = (self.engine.clone(), self.catalog.clone());
         let (inbox, cancel) = (self.inbox.clone(), self.load_cancel.clone());
@@ -284,8 +310,16 @@ impl Bridge {
         thread("load", move || {
             let failed = |error| inbox.push(Msg::Models(ModelsMsg::LoadEvent(LoadEvent::Failed(error))));
             let model = request.name.clone();
-            let loading = catalog
-                .prepare(request)
+            let request = match drafter {
+                DrafterChoice::Off => Ok(request),
+                DrafterChoice::Auto => catalog.prepare(request),
+                DrafterChoice::Path(path) => catalog.prepare(LoadRequest {
+                    drafter: Some(path),
+                    drafter_required: true,
+                    ..request
+                }),
+            };
+            let loading = request
                 .map_err(|reason| EngineError::Load { model, reason })
                 .and_then(|request| engine.load(request));
             let mut loading = match loading {
@@ -301,6 +335,18 @@ impl Bridge {
             if !ended {
                 failed(EngineError::Stopped);
             }
+        });
+    }
+
+    fn save_file(&self, name: String, text: String) {
+        let inbox = self.inbox.clone();
+        let fallback = self.settings_path.parent().map(std::path::Path::to_path_buf).unwrap_or_default();
+        thread("save", move || {
+            let downloads = std::env::home_dir()
+                .map(|home| home.join("Downloads"))
+                .filter(|folder| folder.is_dir());
+            let saved = files::save_new(&downloads.unwrap_or(fallback), &name, &text);
+            inbox.push(Msg::Saved(saved));
         });
     }
 

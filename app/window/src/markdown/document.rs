@@ -1,4 +1,4 @@
-use super::parse::{Block, parse};
+use super::parse::{Block, parse, rebase};
 
 /// A markdown text that grows at its end.
 #[derive(Debug, Clone, Default)]
@@ -35,6 +35,11 @@ impl Document {
 
     pub fn block(&self, index: usize) -> Option<&Block> {
         self.entries.get(index).map(|entry| &entry.block)
+    }
+
+    /// Byte offset at which a block begins.
+    pub fn start(&self, index: usize) -> usize {
+        self.entries.get(index).map_or(0, |entry| entry.start)
     }
 
     pub fn blocks(&self) -> impl Iterator<Item = &Block> {
@@ -76,10 +81,14 @@ impl Document {
         }
         let kept = self.entries.len();
         let tail = &self.source[start..];
-        self.entries.extend(parse(tail).into_iter().map(|(range, block)| Entry {
+        self.entries.extend(parse(tail).into_iter().map(|(range, mut block)| {
             // Indentation belongs to the block, but not to the parser's range of it.
-            start: start + tail[..range.start].rfind('\n').map_or(0, |newline| newline + 1),
-            block,
+            let line = tail[..range.start].rfind('\n').map_or(0, |newline| newline + 1);
+            rebase(&mut block, line);
+            Entry {
+                start: start + line,
+                block,
+            }
         }));
         kept
     }

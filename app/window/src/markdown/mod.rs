@@ -9,4 +9,4 @@ mod text;
 
 pub use document::Document;
 pub use parse::{Block, CodeBlock, Inline, Item, Table};
-pub use render::{Blocks, Event, show};
+pub use render::{Blocks, Event, Tinted, show};

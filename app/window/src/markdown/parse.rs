@@ -53,6 +53,18 @@ pub struct Inline {
     pub strike: bool,
     pub code: bool,
     pub link: Option<Arc<str>>,
+    /// Where pieces of `text` stand in the source: offset here, offset there, both in bytes; the latter counts from the
+    /// start of the top-level block.
+    pub spans: Vec<(usize, usize)>,
+}
+
+impl Inline {
+    /// Where the byte at `offset` of `text` stands in the source.
+    pub fn source_of(&self, offset: usize) -> Option<usize> {
+        let after = self.spans.partition_point(|span| span.0 <= offset);
+        let (from, source) = *self.spans.get(after.checked_sub(1)?)?;
+        Some(source + offset - from)
+    }
 }
 
 type Events<'a> = Peekable<pulldown_cmark::OffsetIter<'a, pulldown_cmark::DefaultBrokenLinkCallback>>;
@@ -72,6 +84,25 @@ pub(super) fn parse(source: &str) -> Vec<(Range<usize>, Block)> {
         }
     }
     blocks
+}
+
+/// Makes the offsets of a block count from `start`.
+pub(super) fn rebase(block: &mut Block, start: usize) {
+    let shift = |runs: &mut Vec<Inline>| {
+        for (_, source) in runs.iter_mut().flat_map(|run| &mut run.spans) {
+            *source = source.saturating_sub(start);
+        }
+    };
+    match block {
+        Block::Paragraph(runs) | Block::Heading { text: runs, .. } => shift(runs),
+        Block::List { items, .. } => items
+            .iter_mut()
+            .flat_map(|item| &mut item.blocks)
+            .for_each(|block| rebase(block, start)),
+        Block::Quote(blocks) => blocks.iter_mut().for_each(|block| rebase(block, start)),
+        Block::Table(table) => table.head.iter_mut().chain(table.rows.iter_mut().flatten()).for_each(shift),
+        Block::Code(_) | Block::Rule | Block::Html(_) => {}
+    }
 }
 
 /// Reads one block if the next event starts one.
@@ -251,8 +282,8 @@ fn table(events: &mut Events<'_>, align: Vec<Alignment>) -> Table {
 /// Inline text up to the end of the block that holds it.
 fn inlines(events: &mut Events<'_>) -> Vec<Inline> {
     let mut run = Runs::default();
-    for (event, _) in events.by_ref() {
-        if !run.take(event) {
+    for (event, range) in events.by_ref() {
+        if !run.take(event, &range) {
             break;
         }
     }
@@ -262,8 +293,8 @@ fn inlines(events: &mut Events<'_>) -> Vec<Inline> {
 /// Inline text of a tight item: up to the item's end or the next block in it, neither of which is consumed.
 fn loose_inlines(events: &mut Events<'_>) -> Vec<Inline> {
     let mut run = Runs::default();
-    while let Some((event, _)) = events.next_if(|(event, _)| run.accepts(event)) {
-        run.take(event);
+    while let Some((event, range)) = events.next_if(|(event, _)| run.accepts(event)) {
+        run.take(event, &range);
     }
     run.done
 }
@@ -293,7 +324,7 @@ impl Runs {
     }
 
     /// Returns false at the end of the block.
-    fn take(&mut self, event: Event<'_>) -> bool {
+    fn take(&mut self, event: Event<'_>, range: &Range<usize>) -> bool {
         match event {
             Event::Start(tag) => {
                 self.depth += 1;
@@ -305,7 +336,7 @@ impl Runs {
                     // The picture itself is never fetched: its description links to it.
                     Tag::Image { dest_url, .. } => {
                         self.links.push(safe_link(&dest_url));
-                        self.push("image: ", false);
+                        self.push("image: ", false, range.start);
                     }
                     _ => {}
                 }
@@ -323,16 +354,17 @@ impl Runs {
                     _ => {}
                 }
             }
-            Event::Text(text) | Event::InlineHtml(text) | Event::Html(text) => self.push(&text, false),
-            Event::Code(text) => self.push(&text, true),
-            Event::SoftBreak => self.push(" ", false),
-            Event::HardBreak => self.push("\n", false),
+            Event::Text(text) | Event::InlineHtml(text) | Event::Html(text) => self.push(&text, false, range.start),
+            // Between its marks, which are the same on both sides.
+            Event::Code(text) => self.push(&text, true, range.start + range.len().saturating_sub(text.len()) / 2),
+            Event::SoftBreak => self.push(" ", false, range.start),
+            Event::HardBreak => self.push("\n", false, range.start),
             _ => {}
         }
         true
     }
 
-    fn push(&mut self, text: &str, code: bool) {
+    fn push(&mut self, text: &str, code: bool, source: usize) {
         let run = Inline {
             text: String::new(),
             bold: self.bold > 0,
@@ -340,9 +372,16 @@ impl Runs {
             strike: self.strike > 0,
             code,
             link: self.links.last().cloned().flatten(),
+            spans: vec![(0, source)],
         };
         match self.done.last_mut() {
-            Some(last) if same_style(last, &run) => last.text.push_str(text),
+            Some(last) if same_style(last, &run) => {
+                // Text that simply goes on needs no new span.
+                if last.source_of(last.text.len()) != Some(source) {
+                    last.spans.push((last.text.len(), source));
+                }
+                last.text.push_str(text);
+            }
             _ => self.done.push(Inline { text: text.into(), ..run }),
         }
     }
@@ -392,6 +431,25 @@ mod tests {
             !runs.iter().any(|run| run.text.contains('g') && run.link.is_some()),
             "no script links"
         );
+    }
+
+    #[test]
+    fn every_piece_knows_its_place_in_the_source() {
+        let source = "a **bold** `code x` &amp; [link](https://x.org) end\n";
+        let Block::Paragraph(runs) = one(source) else {
+            panic!("not a paragraph")
+        };
+        for run in runs.iter().filter(|run| !run.text.contains('&')) {
+            let at = run.source_of(0).unwrap();
+            assert!(source[at..].starts_with(run.text.trim_end()), "{run:?}");
+        }
+        let Block::List { items, .. } = one("- one\n- two *three*") else {
+            panic!("not a list")
+        };
+        let Block::Paragraph(runs) = &items[1].blocks[0] else {
+            panic!("not a paragraph")
+        };
+        assert_eq!(runs[1].source_of(0), Some(13));
     }
 
     #[test]

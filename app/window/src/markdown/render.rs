@@ -2,7 +2,7 @@ use super::{
     document::Document,
     parse::{Block, CodeBlock, Item},
     table,
-    text::{self, Style},
+    text::{self, Style, Tints},
 };
 use dspark_look::{Icon, Theme, Type, code_block, highlight, paint};
 use egui::{Color32, Rect, Ui, UiBuilder, text::LayoutJob, vec2};
@@ -15,6 +15,9 @@ use std::{
 const GAP: f32 = 12.0;
 /// Blocks this far outside the visible part are still laid out, so that scrolling shows no gap.
 const MARGIN: f32 = 400.0;
+
+/// A marked byte range of the source.
+pub type Tinted = (std::ops::Range<usize>, dspark_look::Behind);
 
 /// What a person did in rendered text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,8 +50,8 @@ impl Blocks {
 }
 
 /// Draws a document in the current column. Only blocks near the visible part are laid out. `quiet` is for reasoning;
-/// `caret` marks the end while text is still coming.
-pub fn show(ui: &mut Ui, document: &Document, blocks: &mut Blocks, quiet: bool, caret: bool) -> Vec<Event> {
+/// `caret` marks the end while text is still coming. `tints` are byte ranges of the source, in order.
+pub fn show(ui: &mut Ui, document: &Document, blocks: &mut Blocks, tints: &[Tinted], quiet: bool, caret: bool) -> Vec<Event> {
     let theme = Theme::of(ui);
     let width = ui.available_width();
     if blocks.width != width {
@@ -73,6 +76,7 @@ pub fn show(ui: &mut Ui, document: &Document, blocks: &mut Blocks, quiet: bool, 
         wrapped: std::mem::take(&mut blocks.wrapped),
         colored: std::mem::take(&mut blocks.code),
         name: 0,
+        tints: Tints { ranges: tints, base: 0 },
     };
     let visible = ui.clip_rect().y_range().expand(MARGIN);
     ui.scope(|ui| {
@@ -85,6 +89,7 @@ pub fn show(ui: &mut Ui, document: &Document, blocks: &mut Blocks, quiet: bool, 
             let known = blocks.heights[index];
             let height = if known.is_finite() { known } else { estimate(block, width) };
             painter.name = index;
+            painter.tints.base = document.start(index);
             if top > visible.max || top + height < visible.min {
                 ui.allocate_space(vec2(width, height));
                 continue;
@@ -126,6 +131,7 @@ pub(super) struct Painter<'a> {
     colored: BTreeMap<usize, (bool, Arc<str>, LayoutJob)>,
     /// Names a code block in `wrapped` and in ids: top-level index, then counted up inside containers.
     name: usize,
+    pub tints: Tints<'a>,
 }
 
 impl Painter<'_> {
@@ -159,7 +165,7 @@ impl Painter<'_> {
     }
 
     fn text(&mut self, ui: &mut Ui, style: Style, runs: &[super::Inline], caret: bool) {
-        let (job, marks) = text::job(self.theme, style, runs);
+        let (job, marks) = text::job(self.theme, style, runs, self.tints);
         text::show(ui, job, &marks, ui.available_width(), caret, &mut self.events);
     }
 

@@ -47,7 +47,7 @@ fn widths(painter: &Painter<'_>, ui: &Ui, table: &Table) -> Vec<f32> {
     let mut natural = vec![NARROWEST; columns];
     for (cells, strong) in std::iter::once((&table.head, true)).chain(table.rows.iter().map(|row| (row, false))) {
         for (column, cell) in cells.iter().enumerate().take(columns) {
-            let (mut job, _) = text::job(painter.theme, style(painter, strong), cell);
+            let (mut job, _) = text::job(painter.theme, style(painter, strong), cell, painter.tints);
             job.wrap.max_width = f32::INFINITY;
             let width = ui.fonts_mut(|fonts| fonts.layout_job(job)).size().x + 2.0 * PAD.x + 1.0;
             natural[column] = natural[column].max(width);
@@ -90,7 +90,7 @@ fn row(painter: &mut Painter<'_>, ui: &mut Ui, table: &Table, cells: &[Vec<Inlin
         };
         let mut child = ui.new_child(UiBuilder::new().max_rect(cell).layout(Layout::top_down(align)));
         if let Some(runs) = cells.get(column) {
-            let (job, marks) = text::job(painter.theme, style(painter, strong), runs);
+            let (job, marks) = text::job(painter.theme, style(painter, strong), runs, painter.tints);
             text::show(&mut child, job, &marks, cell.width(), false, &mut painter.events);
         }
         bottom = bottom.max(child.min_rect().bottom() + PAD.y);

@@ -1,5 +1,5 @@
 use super::{parse::Inline, render::Event};
-use dspark_look::{Family, Theme, Type};
+use dspark_look::{Behind, Family, Theme, Type};
 use egui::{
     Color32, CursorIcon, Galley, Pos2, Response, Role, Sense, Stroke, Ui, WidgetInfo,
     text::{LayoutJob, TextFormat},
@@ -55,13 +55,51 @@ pub(super) struct Marks {
     links: Vec<(Range<usize>, Arc<str>)>,
     /// Inline code, which stands on a chip.
     code: Vec<Range<usize>>,
+    tints: Vec<(Range<usize>, Behind)>,
+}
+
+/// Where a reply came from, for the block that begins at `base` of its source.
+#[derive(Clone, Copy)]
+pub(super) struct Tints<'a> {
+    pub ranges: &'a [(Range<usize>, Behind)],
+    pub base: usize,
+}
+
+impl Tints<'_> {
+    fn at(&self, source: usize) -> Option<Behind> {
+        let source = self.base + source;
+        let after = self.ranges.partition_point(|(range, _)| range.end <= source);
+        self.ranges
+            .get(after)
+            .filter(|(range, _)| range.contains(&source))
+            .map(|(_, tint)| *tint)
+    }
+
+    /// Marks the characters of `run`, of which `at` come before it.
+    fn mark(&self, run: &Inline, at: usize, marks: &mut Vec<(Range<usize>, Behind)>) {
+        if self.ranges.is_empty() {
+            return;
+        }
+        for (nth, (offset, letter)) in run.text.char_indices().enumerate() {
+            let Some(tint) = run.source_of(offset).and_then(|source| self.at(source)) else {
+                continue;
+            };
+            let place = at + nth;
+            match marks.last_mut() {
+                Some((range, last)) if *last == tint && range.end == place => range.end = place + 1,
+                // The space before a word is part of its token, and of no interest.
+                _ if letter.is_whitespace() => {}
+                _ => marks.push((place..place + 1, tint)),
+            }
+        }
+    }
 }
 
 /// Room on both sides of inline code, inside and outside its chip.
 const CHIP_PAD: f32 = 5.0;
 const CHIP_GAP: f32 = 1.0;
 
-pub(super) fn job(theme: &Theme, style: Style, runs: &[Inline]) -> (LayoutJob, Marks) {
+pub(super) fn job(theme: &Theme, style: Style, runs: &[Inline], tints: Tints<'_>) -> (LayoutJob, Marks) {
     let mut job = LayoutJob::default();
     let mut marks = Marks::default();
     let mut at = 0;
@@ -71,6 +109,7 @@ pub(super) fn job(theme: &Theme, style: Style, runs: &[Inline]) -> (LayoutJob, M
         job.append(&run.text, space, style.format(theme, run));
         after_code = run.code;
         let end = at + run.text.chars().count();
+        tints.mark(run, at, &mut marks.tints);
         if run.code {
             marks.code.push(at..end);
         }
@@ -106,6 +145,7 @@ fn paint(ui: &Ui, mut response: Response, at: Pos2, galley: Arc<Galley>, marks: 
     } else {
         response = response.on_hover_cursor(CursorIcon::Text);
     }
+    dspark_look::paint_behind(ui, at, &galley, &marks.tints);
     chips(ui, theme, at, &galley, &marks.code);
     if caret {
         dspark_look::stream_caret(ui, at, &galley);

@@ -2,5 +2,6 @@
 
 pub mod chat;
 pub mod first_run;
+pub mod lab;
 pub mod models;
 pub mod settings;

@@ -1,5 +1,6 @@
 //! What a person chose, as a TOML file they can read and edit.
 
+use dspark_protocol::{Cap, Mode, SpeculationOptions, TreeSetting};
 use serde::{Deserialize, Serialize};
 use std::{
     io::Write as _,
@@ -13,7 +14,11 @@ pub struct Settings {
     pub appearance: Appearance,
     pub server: Server,
     pub models: Models,
+    pub decoding: Decoding,
     pub chat: Chat,
+    /// Named sets of how replies are drawn.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub presets: Vec<Preset>,
     /// Keys of other versions, kept when the file is written again.
     #[serde(flatten)]
     pub rest: toml::Table,
@@ -85,6 +90,76 @@ pub struct Chat {
     pub max_tokens: usize,
     /// For models that can think before they answer.
     pub thinking: bool,
+    /// Tint replies by where their words came from.
+    pub show_sources: bool,
+}
+
+/// How replies are drawn, under a name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Preset {
+    pub name: String,
+    #[serde(default)]
+    pub chat: Chat,
+}
+
+impl Preset {
+    /// Those that are always there.
+    pub fn known() -> [Self; 3] {
+        let preset = |name: &str, temperature, top_p, min_p| Self {
+            name: name.into(),
+            chat: Chat {
+                temperature,
+                top_p,
+                min_p,
+                ..Chat::default()
+            },
+        };
+        [
+            preset("Exact", 0.0, 1.0, 0.0),
+            preset("Balanced", 0.7, 0.95, 0.0),
+            preset("Inventive", 1.0, 0.98, 0.03),
+        ]
+    }
+}
+
+/// Which drafter a model is loaded with.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DrafterChoice {
+    /// The one that is known for the model, if it is on this machine.
+    #[default]
+    Auto,
+    Off,
+    Path(PathBuf),
+}
+
+/// How models decode. Takes effect when a model is loaded.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Decoding {
+    pub mode: Mode,
+    pub cap: Cap,
+    pub tree: TreeSetting,
+    /// Cut drafts whose estimated survival falls below this; 0 never cuts.
+    pub confidence: f32,
+    /// `None` leaves it to the pair.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lookup: Option<bool>,
+    /// Tokens; `None` takes the model's own maximum.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<usize>,
+    pub drafter: DrafterChoice,
+}
+
+impl Decoding {
+    pub fn options(&self) -> SpeculationOptions {
+        SpeculationOptions {
+            cap: self.cap,
+            tree: self.tree,
+            confidence: self.confidence,
+            lookup: self.lookup,
+        }
+    }
 }
 
 impl Default for General {
@@ -129,6 +204,7 @@ impl Default for Chat {
             seed: None,
             max_tokens: 2048,
             thinking: true,
+            show_sources: false,
         }
     }
 }
@@ -193,6 +269,14 @@ impl Settings {
         chat.min_p = or(chat.min_p, 0.0, 1.0, 0.0);
         chat.repetition_penalty = or(chat.repetition_penalty, 0.5, 2.0, 1.0);
         chat.max_tokens = chat.max_tokens.max(1);
+        let decoding = &mut self.decoding;
+        decoding.confidence = or(decoding.confidence, 0.0, 1.0, 0.0);
+        if let Cap::Fixed(cap) = &mut decoding.cap {
+            *cap = (*cap).clamp(1, 64);
+        }
+        if let TreeSetting::Nodes(nodes) = &mut decoding.tree {
+            *nodes = (*nodes).clamp(2, 256);
+        }
         self
     }
 }

@@ -1,18 +1,30 @@
 //! The bar at the top: where one is, and how the engine is.
 
 use super::{picker, sidebar, text};
-use crate::state::{ChatMsg, Msg, Screen, SidebarMsg, State, Status, status};
-use dspark_look::{Icon, IconButton, MenuItem, StatusPill, header, menu_below, tip};
+use crate::state::{ChatMsg, ExportAs, ExportChat, LabMsg, LabView, Msg, Screen, SidebarMsg, State, Status, status};
+use dspark_look::{Button, Icon, IconButton, MenuItem, StatusPill, header, menu_below, menu_separator, tabs, tip};
 use egui::Ui;
 
-pub(super) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
+pub(crate) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let title = match state.screen {
         Screen::Chat if state.chat.title.is_empty() => "New chat",
         Screen::Chat => state.chat.title.as_str(),
+        Screen::Lab => "Lab",
         Screen::Models => "Models",
         Screen::Settings => "Settings",
     };
-    let (bar, ()) = header(ui, title, |_| {}, |ui| right(ui, state, out));
+    let mut asked = Vec::new();
+    let (bar, ()) = header(
+        ui,
+        title,
+        |ui| {
+            if state.screen == Screen::Lab {
+                lab_tabs(ui, state, &mut asked);
+            }
+        },
+        |ui| right(ui, state, out),
+    );
+    out.append(&mut asked);
     if cfg!(target_os = "macos") {
         if bar.double_clicked() {
             let maximized = ui.input(|input| input.viewport().maximized.unwrap_or(false));
@@ -33,6 +45,9 @@ fn right(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         out.push(Msg::Copy(reason.clone()));
     }
     picker::show(ui, state, out);
+    if state.screen == Screen::Lab && state.lab.view == LabView::Live {
+        lab_tools(ui, state, out);
+    }
     if state.screen != Screen::Chat {
         return;
     }
@@ -45,6 +60,14 @@ fn right(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
                 out.push(Msg::Chat(ChatMsg::CopyAll));
                 ui.close();
             }
+            for kind in ExportChat::ALL {
+                let words = format!("Export as {}", kind.name());
+                if ui.add(MenuItem::new(&words).icon(Icon::Export)).clicked() {
+                    out.push(Msg::Chat(ChatMsg::Export(kind)));
+                    ui.close();
+                }
+            }
+            menu_separator(ui);
             if let Some(head) = state.sidebar.head(session) {
                 sidebar::session_menu(ui, head, out);
             }
@@ -55,7 +78,65 @@ fn right(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     }
 }
 
-fn term(status: &Status) -> &'static str {
+fn lab_tabs(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
+    let mut view = state.lab.view;
+    let views = [(LabView::Live, "Live"), (LabView::Curves, "Curves")];
+    if tabs(ui, &mut view, &views).changed() {
+        out.push(Msg::Lab(LabMsg::View(view)));
+    }
+}
+
+/// Whose rounds, standing still or not, and out to a file.
+fn lab_tools(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
+    let lab = &state.lab;
+    ui.spacing_mut().item_spacing.x = 4.0;
+    ui.add_space(2.0);
+    let some = !lab.rounds.is_empty();
+    let export = ui.add(IconButton::new(Icon::Export, "Export rounds").enabled(some));
+    menu_below(&export, 200.0, |ui| {
+        for (words, kind) in [("Rounds as CSV", ExportAs::Csv), ("Rounds and sums as JSON", ExportAs::Json)] {
+            if ui.add(MenuItem::new(words)).clicked() {
+                out.push(Msg::Lab(LabMsg::Export(kind)));
+                ui.close();
+            }
+        }
+    });
+    let paused = lab.paused.is_some();
+    let (icon, words) = if paused {
+        (Icon::Play, "Go on")
+    } else {
+        (Icon::Pause, "Hold the picture")
+    };
+    if ui
+        .add(IconButton::new(icon, words).enabled(some || paused).selected(paused))
+        .clicked()
+    {
+        out.push(Msg::Lab(LabMsg::Pause(!paused)));
+    }
+    let clients = lab.clients();
+    if clients.len() > 1 || lab.client.is_some() {
+        let name = lab.client.as_deref().unwrap_or("All clients");
+        let button = ui.add(
+            Button::quiet(name)
+                .icon(Icon::FunnelSimple)
+                .caret()
+                .max_width(160.0)
+                .label("Client"),
+        );
+        menu_below(&button, 200.0, |ui| {
+            let choices = std::iter::once(None).chain(clients.iter().map(|name| Some((*name).to_owned())));
+            for client in choices {
+                let words = client.as_deref().unwrap_or("All clients");
+                if ui.add(MenuItem::new(words).checked(lab.client == client)).clicked() {
+                    out.push(Msg::Lab(LabMsg::Client(client.clone())));
+                    ui.close();
+                }
+            }
+        });
+    }
+}
+
+pub(crate) fn term(status: &Status) -> &'static str {
     match status {
         Status::Stopped => "Stopped",
         Status::Starting => "Starting",
@@ -72,7 +153,7 @@ fn term(status: &Status) -> &'static str {
     }
 }
 
-fn explain(state: &State, status: &Status) -> String {
+pub(crate) fn explain(state: &State, status: &Status) -> String {
     match status {
         Status::Stopped => "the engine has ended. Restart the app.".into(),
         Status::Starting => "the engine checks that this machine computes correctly.".into(),
@@ -92,7 +173,13 @@ fn explain(state: &State, status: &Status) -> String {
         Status::Prefilling { processed, total } => {
             format!("reading the prompt, {} of {} tokens.", text::count(*processed), text::count(*total))
         }
-        Status::Generating(_) => "tokens per second after the first one. The time to read the prompt is not in it.".into(),
+        Status::Generating(_) => {
+            let words = "tokens per second after the first one. The time to read the prompt is not in it.";
+            match state.multiple() {
+                Some(multiple) => format!("{words} {multiple:.1} times plain decoding."),
+                None => words.into(),
+            }
+        }
         Status::Unloading => "giving the memory back.".into(),
         Status::Error(reason) => format!("{reason} Click to copy."),
     }

@@ -1,6 +1,6 @@
 //! The keyboard map: one table for the window, the tooltips, and the help page.
 
-use crate::state::{ChatMsg, ModelsMsg, Msg, Screen, SettingsMsg, SettingsPage, SidebarMsg, State};
+use crate::state::{ChatMsg, ModelsMsg, Msg, PaletteMsg, Screen, SettingsMsg, SettingsPage, SidebarMsg, State};
 use dspark_sessions::Role;
 use egui::{Key, KeyboardShortcut, Modifiers, Ui};
 
@@ -9,10 +9,12 @@ use egui::{Key, KeyboardShortcut, Modifiers, Ui};
 pub enum Action {
     NewChat,
     Chat,
+    Lab,
     Models,
     Settings,
     Preferences,
     Picker,
+    Palette,
     SearchChats,
     Regenerate,
     Rename,
@@ -32,9 +34,11 @@ const SHIFT: Modifiers = Modifiers {
 pub const MAP: &[(Action, Modifiers, Key, &str)] = &[
     (Action::NewChat, Modifiers::COMMAND, Key::N, "New chat"),
     (Action::Chat, Modifiers::COMMAND, Key::Num1, "Chat"),
-    (Action::Models, Modifiers::COMMAND, Key::Num2, "Models"),
-    (Action::Settings, Modifiers::COMMAND, Key::Num3, "Settings"),
+    (Action::Lab, Modifiers::COMMAND, Key::Num2, "Lab"),
+    (Action::Models, Modifiers::COMMAND, Key::Num3, "Models"),
+    (Action::Settings, Modifiers::COMMAND, Key::Num4, "Settings"),
     (Action::Preferences, Modifiers::COMMAND, Key::Comma, "Settings"),
+    (Action::Palette, Modifiers::COMMAND, Key::K, "Find a command, model or chat"),
     (Action::Picker, Modifiers::COMMAND, Key::L, "Choose a model"),
     (Action::SearchChats, SHIFT, Key::F, "Search chats"),
     (Action::Regenerate, Modifiers::COMMAND, Key::R, "Another answer"),
@@ -50,6 +54,11 @@ pub const MAP: &[(Action, Modifiers, Key, &str)] = &[
 
 /// How a key is written here: `⌘1`, `⇧⌘F`; elsewhere `Ctrl 1`, `Ctrl ⇧ F`.
 pub fn label(modifiers: Modifiers, key: Key) -> String {
+    label_parts(modifiers, key).join(if cfg!(target_os = "macos") { "" } else { " " })
+}
+
+/// The same key by key.
+pub fn label_parts(modifiers: Modifiers, key: Key) -> Vec<String> {
     let name = match key {
         Key::Backspace => "⌫",
         Key::Comma => ",",
@@ -57,13 +66,13 @@ pub fn label(modifiers: Modifiers, key: Key) -> String {
         Key::Minus => "−",
         other => other.symbol_or_name(),
     };
-    if cfg!(target_os = "macos") {
-        format!("{}⌘{name}", if modifiers.shift { "⇧" } else { "" })
-    } else if modifiers.shift {
-        format!("Ctrl ⇧ {name}")
+    let shift = modifiers.shift.then_some("⇧");
+    let parts = if cfg!(target_os = "macos") {
+        [shift, Some("⌘"), Some(name)]
     } else {
-        format!("Ctrl {name}")
-    }
+        [Some("Ctrl"), shift, Some(name)]
+    };
+    parts.into_iter().flatten().map(str::to_owned).collect()
 }
 
 pub fn label_of(action: Action) -> String {
@@ -75,6 +84,13 @@ pub fn label_of(action: Action) -> String {
 /// Reads this frame's keys.
 pub(crate) fn read(ui: &Ui, state: &State, out: &mut Vec<Msg>) {
     if state.confirm_quit.is_some() {
+        return;
+    }
+    if state.palette.is_some() {
+        // Everything else is for the palette.
+        if ui.input_mut(|input| input.consume_shortcut(&KeyboardShortcut::new(Modifiers::COMMAND, Key::K))) {
+            out.push(Msg::Palette(PaletteMsg::Open(false)));
+        }
         return;
     }
     for (action, modifiers, key, _) in MAP {
@@ -91,10 +107,12 @@ pub(crate) fn read(ui: &Ui, state: &State, out: &mut Vec<Msg>) {
     }
 }
 
-fn act(action: Action, state: &State, out: &mut Vec<Msg>) {
+/// What a command does now.
+pub(super) fn act(action: Action, state: &State, out: &mut Vec<Msg>) {
     match action {
         Action::NewChat => out.push(Msg::Chat(ChatMsg::New)),
         Action::Chat => out.push(Msg::Show(Screen::Chat)),
+        Action::Lab => out.push(Msg::Show(Screen::Lab)),
         Action::Models => out.push(Msg::Show(Screen::Models)),
         Action::Settings => out.push(Msg::Show(Screen::Settings)),
         Action::Preferences => {
@@ -102,6 +120,7 @@ fn act(action: Action, state: &State, out: &mut Vec<Msg>) {
             out.push(Msg::Show(Screen::Settings));
         }
         Action::Picker => out.push(Msg::Models(ModelsMsg::Picker(!state.models.picker_open))),
+        Action::Palette => out.push(Msg::Palette(PaletteMsg::Open(true))),
         Action::SearchChats => out.push(Msg::Sidebar(SidebarMsg::OpenSearch(!state.sidebar.search_open))),
         Action::Regenerate => out.push(Msg::Chat(ChatMsg::RegenerateLast)),
         Action::Rename => out.extend(state.chat.session.map(|id| Msg::Sidebar(SidebarMsg::StartRename(id)))),

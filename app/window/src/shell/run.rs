@@ -84,7 +84,11 @@ impl NoWindow {
 /// [`NoWindow`] when none can be opened; otherwise the chats are open in another process, or the window broke down.
 pub fn run(options: AppOptions) -> anyhow::Result<()> {
     let (settings, note) = Settings::load(&options.settings_path);
-    let opened = Store::open(&options.data_dir)?;
+    let opened = match Store::open(&options.data_dir) {
+        // Another start, or a window that opened in between: it comes forward instead.
+        Err(dspark_sessions::Error::InUse(_)) if super::focus_running(&options.data_dir, options.model.as_ref()) => return Ok(()),
+        opened => opened?,
+    };
     let native = eframe::NativeOptions {
         viewport: viewport(options.size),
         // Only our own settings are kept, never egui's memory.
@@ -148,10 +152,12 @@ impl App {
                 path: last.path.clone(),
             })
         });
+        let data_dir = options.data_dir.clone();
         let state = State::new(settings, options.data_dir, store.next_ids(), Clock::now());
         let draft = store.draft(0).unwrap_or_default();
         let bridge = Bridge::new(options.engine, Some(store), options.catalog, options.server, options.settings_path);
         let mut window = Window::new(ctx, state, bridge);
+        super::instance::listen(&data_dir, window.inbox());
         let tray = Tray::new(window.inbox());
         window.state.tray = tray.as_ref().is_some_and(Tray::is_shown);
         if let Some(StartModel { name, path }) = start {

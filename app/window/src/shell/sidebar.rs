@@ -25,8 +25,9 @@ pub(super) struct SidebarView {
     pub(super) search_focus: bool,
 }
 
-const SCREENS: [(Screen, Icon, Icon, &str, Action); 3] = [
+const SCREENS: [(Screen, Icon, Icon, &str, Action); 4] = [
     (Screen::Chat, Icon::ChatCircle, Icon::ChatCircleFill, "Chat", Action::Chat),
+    (Screen::Lab, Icon::Flask, Icon::FlaskFill, "Lab", Action::Lab),
     (Screen::Models, Icon::Cube, Icon::CubeFill, "Models", Action::Models),
     (Screen::Settings, Icon::GearSix, Icon::GearSixFill, "Settings", Action::Settings),
 ];

@@ -1,17 +1,18 @@
 //! One window: state, views, and the bridge, without eframe, so that tests can drive it.
 
-use super::{header, keys, sidebar, sidebar::SidebarView};
+use super::{header, keys, palette, sidebar, sidebar::SidebarView};
 use crate::{
     bridge::{Bridge, ModelEntry},
     screens::{
         chat::{self, ChatView},
-        models,
+        lab, models,
         settings::{self, SettingsView},
     },
     settings::{Appearance, ThemeChoice},
-    state::{self, Clock, Effect, Focus, ModelsMsg, Msg, Screen, State, ToastTone},
+    state::{self, Clock, Effect, Focus, LabMsg, ModelsMsg, Msg, Screen, State, ToastTone},
 };
 use dspark_look::{Answer, Density, Look, Toasts, confirm};
+use dspark_protocol::ModelInfo;
 use egui::{Context, Frame, Panel, ThemePreference, Ui};
 use std::path::PathBuf;
 
@@ -87,12 +88,30 @@ impl Window {
         for message in self.bridge.inbox.drain() {
             self.dispatch(ctx, message);
         }
+        self.read_rounds(ctx);
+    }
+
+    /// Takes in new rounds while somebody looks at them; otherwise they stay in the engine's ring.
+    fn read_rounds(&mut self, ctx: &Context) {
+        if self.state.screen != Screen::Lab || !self.state.window_visible {
+            return;
+        }
+        let rounds = self.bridge.engine().rounds().since(self.state.lab.after());
+        if !rounds.is_empty() {
+            self.dispatch(ctx, Msg::Lab(LabMsg::Rounds(rounds)));
+        }
     }
 
     pub fn dispatch(&mut self, ctx: &Context, message: Msg) {
         self.state.clock = Clock::now();
+        let before = self.state.engine.model.clone();
         let effects = state::update(&mut self.state, message);
         self.perform(ctx, effects);
+        if is_other(before.as_deref(), self.state.engine.model.as_deref()) {
+            // Rounds of another model say nothing about this one.
+            let last = before.and_then(|_| self.bridge.engine().rounds().last_seq());
+            self.dispatch(ctx, Msg::Lab(LabMsg::Forget(last)));
+        }
     }
 
     pub fn take_requests(&mut self) -> Vec<Request> {
@@ -153,6 +172,7 @@ impl Window {
             header::show(ui, &self.state, &mut out);
             match self.state.screen {
                 Screen::Chat => chat::show(ui, &self.state, &mut self.chat, &mut out),
+                Screen::Lab => lab::show(ui, &self.state, &mut out),
                 Screen::Models => models::show(ui, &self.state, &mut out),
                 Screen::Settings => settings::show(ui, &self.state, &mut self.settings, &mut out),
             }
@@ -160,6 +180,7 @@ impl Window {
         if self.state.sidebar.popover && density == Density::Narrow {
             sidebar::popover(ui, &self.state, &mut self.sidebar, &mut out);
         }
+        palette::show(&ctx, &self.state, &mut out);
         if let Some(business) = &self.state.confirm_quit {
             match confirm(&ctx, "Quit mlx-dspark?", business, "Quit", "Keep running", true) {
                 Some(Answer::Yes) => out.push(Msg::QuitConfirmed),
@@ -194,6 +215,19 @@ impl Window {
             out.push(Msg::ToastAction(id));
         }
     }
+}
+
+/// The same model loaded again is another one: its measurements may differ.
+fn is_other(before: Option<&ModelInfo>, now: Option<&ModelInfo>) -> bool {
+    let key = |model: &ModelInfo| {
+        (
+            model.path.clone(),
+            model.name.clone(),
+            model.loaded_at,
+            model.load_seconds.to_bits(),
+        )
+    };
+    before.map(key) != now.map(key)
 }
 
 fn apply(ctx: &Context, appearance: &Appearance) {

@@ -1,6 +1,6 @@
 //! The conversation: sending, streaming, stopping, and going another way.
 
-use super::{Effect, Focus, Msg, Screen, State, StoreWrite, Toast, events, split_reasoning};
+use super::{Effect, Focus, Msg, Screen, Sources, State, StoreWrite, Toast, events, split_reasoning};
 use dspark_protocol::Event;
 use dspark_sessions::{Message, MessageState, Meta, Role, SessionHead, Tree, auto_title};
 use std::time::{Duration, Instant};
@@ -19,6 +19,10 @@ pub struct Chat {
     pub waiting: bool,
     /// Scroll to this message (a search hit).
     pub reveal: Option<i64>,
+    /// How this chat's replies are drawn; `None` as everywhere.
+    pub options: Option<Box<crate::settings::Chat>>,
+    /// Turns at its beginning that the model does not read.
+    pub left_out: usize,
 }
 
 /// What stands in the composer.
@@ -55,6 +59,8 @@ pub struct Live {
     /// Tokens of them.
     pub thought_tokens: usize,
     pub prompt: (usize, usize),
+    /// Where the text came from.
+    pub sources: Sources,
     /// Figures of an answer that is being continued.
     pub(super) meta: Meta,
 }
@@ -85,7 +91,12 @@ pub enum ChatMsg {
         session: i64,
         tree: Tree,
         draft: String,
+        options: Option<Box<crate::settings::Chat>>,
     },
+    /// This chat's own settings, or those of all chats again.
+    Options(Option<Box<crate::settings::Chat>>),
+    /// The model is not to read this many of the oldest turns.
+    LeaveOut(usize),
     /// The new chat's unsent text, read at start.
     Draft(String),
     Compose(String),
@@ -116,6 +127,8 @@ pub enum ChatMsg {
     Undelete(Box<Message>),
     CopyMessage(i64),
     CopyAll,
+    /// The open chat into a file.
+    Export(super::ExportChat),
     Event {
         message: i64,
         event: Event,
@@ -134,7 +147,26 @@ pub(super) fn update(state: &mut State, message: ChatMsg, out: &mut Vec<Effect>)
             }
         }
         ChatMsg::Revealed => state.chat.reveal = None,
-        ChatMsg::Opened { session, tree, draft } => opened(state, session, tree, draft, out),
+        ChatMsg::Opened {
+            session,
+            tree,
+            draft,
+            options,
+        } => opened(state, session, tree, (draft, options), out),
+        ChatMsg::Options(options) => {
+            if state.chat.options == options {
+                return;
+            }
+            state.chat.options = options;
+            if state.chat.session.is_some() {
+                save_options(state, out);
+            }
+            count_tokens(state, out);
+        }
+        ChatMsg::LeaveOut(turns) => {
+            state.chat.left_out = turns.min(state.turns());
+            count_tokens(state, out);
+        }
         ChatMsg::Draft(text) => {
             if state.chat.session.is_none() && state.chat.draft.text.is_empty() {
                 compose(state, text, out);
@@ -208,25 +240,15 @@ pub(super) fn update(state: &mut State, message: ChatMsg, out: &mut Vec<Effect>)
             }
         }
         ChatMsg::CopyAll => {
-            let text = markdown(state);
+            let text = super::export::markdown(state);
             super::copy(state, text, out);
+        }
+        ChatMsg::Export(kind) => {
+            let (name, text) = super::export::export(state, kind);
+            out.push(Effect::SaveFile { name, text });
         }
         ChatMsg::Event { message, event } => events::event(state, message, event, out),
     }
-}
-
-/// The shown conversation as a markdown file.
-fn markdown(state: &State) -> String {
-    let mut parts = vec![format!("# {}\n", state.chat.title)];
-    for message in state.chat.tree.path().iter().filter_map(|id| state.chat.tree.get(*id)) {
-        let who = match message.role {
-            Role::User => "You",
-            Role::System => "System",
-            Role::Assistant => message.meta.model.as_deref().unwrap_or("Assistant"),
-        };
-        parts.push(format!("## {who}\n\n{}\n", split_reasoning(&message.text).answer.trim()));
-    }
-    parts.join("\n")
 }
 
 fn new(state: &mut State, out: &mut Vec<Effect>) {
@@ -262,7 +284,15 @@ fn keep_unsent(state: &mut State) {
     }
 }
 
-fn opened(state: &mut State, session: i64, mut tree: Tree, draft: String, out: &mut Vec<Effect>) {
+fn save_options(state: &State, out: &mut Vec<Effect>) {
+    let Some(session) = state.chat.session else { return };
+    let options = state.chat.options.as_ref().and_then(|options| serde_json::to_string(options).ok());
+    out.push(Effect::Store(StoreWrite::Options { session, options }));
+}
+
+type Kept = (String, Option<Box<crate::settings::Chat>>);
+
+fn opened(state: &mut State, session: i64, mut tree: Tree, (draft, options): Kept, out: &mut Vec<Effect>) {
     // The last click wins.
     if state.chat.opening != Some(session) && state.chat.session.is_some() {
         return;
@@ -283,6 +313,7 @@ fn opened(state: &mut State, session: i64, mut tree: Tree, draft: String, out: &
         title: title.unwrap_or_else(|| "Chat".into()),
         tree,
         reveal,
+        options,
         draft: Draft {
             revision,
             ..Draft::default()
@@ -358,6 +389,10 @@ fn send(state: &mut State, out: &mut Vec<Effect>) {
     if text.is_empty() || state.live().is_some() || state.chat.opening.is_some() {
         return;
     }
+    if state.fill() == super::Fill::Over {
+        // What is too long is said above the composer, with what can be done.
+        return;
+    }
     if !state.has_model() {
         if state.models.loading.is_some() || state.models.fetching.is_some() {
             state.chat.waiting = true;
@@ -403,6 +438,9 @@ fn create_session(state: &mut State, text: &str, out: &mut Vec<Effect>) -> i64 {
     });
     state.chat.session = Some(id);
     state.chat.title = title;
+    if state.chat.options.is_some() {
+        save_options(state, out);
+    }
     id
 }
 
@@ -445,6 +483,7 @@ fn start(state: &mut State, session: i64, message: i64, text: String, old: Meta,
         reasoning_seconds: old.reasoning_seconds,
         ..Meta::default()
     };
+    let sources = Sources::after(&old.sources, text.len());
     state.lives.insert(
         message,
         Live {
@@ -459,6 +498,7 @@ fn start(state: &mut State, session: i64, message: i64, text: String, old: Meta,
             thought: None,
             thought_tokens: 0,
             prompt: (0, 0),
+            sources,
             meta,
         },
     );

@@ -23,6 +23,7 @@ pub(super) fn event(state: &mut State, message: i64, event: Event, out: &mut Vec
         Event::Delta(delta) => {
             live.phase = Phase::Generating;
             live.tokens += delta.tokens.len();
+            live.sources.note(&delta);
             live.first_token.get_or_insert(now - live.since);
             if delta.text.is_empty() {
                 return;
@@ -72,6 +73,7 @@ pub(super) fn event(state: &mut State, message: i64, event: Event, out: &mut Vec
 fn end(state: &mut State, id: i64, how: MessageState, fill: impl FnOnce(&mut Meta), out: &mut Vec<Effect>) {
     let Some(live) = state.lives.remove(&id) else { return };
     let mut meta = live.meta;
+    meta.sources = live.sources.written();
     fill(&mut meta);
     if let Some(thought) = live.thought {
         meta.reasoning_seconds = Some(thought.as_secs_f64());
@@ -121,7 +123,9 @@ fn record(meta: &mut Meta, summary: &Summary) {
         FinishReason::Cancelled => Finish::Cancelled,
     });
     meta.warnings.clone_from(&summary.warnings);
-    if let Some(reason) = &summary.mode_reason {
-        meta.warnings.push(reason.clone());
+    meta.mode_reason.clone_from(&summary.mode_reason);
+    if let Some(speculation) = &summary.speculation {
+        meta.cap = Some(speculation.cap);
+        meta.multiple = speculation.multiple.filter(|multiple| multiple.is_finite() && *multiple > 0.0);
     }
 }

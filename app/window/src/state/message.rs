@@ -1,5 +1,11 @@
-use super::{Screen, chat::ChatMsg, models::ModelsMsg, settings::SettingsMsg, sidebar::SidebarMsg};
-use crate::{bridge::ServerConfig, settings::Settings};
+use super::{
+    Screen, chat::ChatMsg, decoding::DecodingMsg, lab::LabMsg, models::ModelsMsg, palette::PaletteMsg, settings::SettingsMsg,
+    sidebar::SidebarMsg,
+};
+use crate::{
+    bridge::ServerConfig,
+    settings::{DrafterChoice, Settings},
+};
 use dspark_protocol::{LoadRequest, Prompt, Request, Snapshot};
 use dspark_sessions::{Message, MessageState, Meta, SessionHead};
 use std::{path::PathBuf, sync::Arc};
@@ -12,6 +18,11 @@ pub enum Msg {
     Chat(ChatMsg),
     Sidebar(SidebarMsg),
     Models(ModelsMsg),
+    Lab(LabMsg),
+    Decoding(DecodingMsg),
+    Palette(PaletteMsg),
+    /// A file that was asked for is written, or is not.
+    Saved(Result<PathBuf, String>),
     Settings(SettingsMsg),
     ToastAction(u64),
     /// Something a person should know.
@@ -50,7 +61,11 @@ pub enum Effect {
         revision: u64,
         prompt: Prompt,
     },
-    Load(LoadRequest),
+    /// The drafter is looked for first, where the settings leave it open.
+    Load {
+        request: Box<LoadRequest>,
+        drafter: DrafterChoice,
+    },
     CancelLoad,
     Unload,
     Fetch(String),
@@ -64,6 +79,11 @@ pub enum Effect {
     StartServer(ServerConfig),
     StopServer,
     Copy(String),
+    /// Into the person's downloads.
+    SaveFile {
+        name: String,
+        text: String,
+    },
     OpenUrl(String),
     Focus(Focus),
     ScrollToEnd,
@@ -115,5 +135,10 @@ pub enum StoreWrite {
     Draft {
         session: i64,
         text: String,
+    },
+    /// JSON; `None` follows the app's settings again.
+    Options {
+        session: i64,
+        options: Option<String>,
     },
 }

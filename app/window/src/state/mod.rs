@@ -3,28 +3,39 @@
 //! sends back messages.
 
 mod chat;
+mod decoding;
 mod events;
+mod export;
+mod lab;
 mod message;
 mod models;
 mod options;
+mod palette;
 mod reasoning;
 mod settings;
 mod sidebar;
+mod sources;
 mod status;
 mod toast;
 
 pub use chat::{Chat, ChatMsg, Draft, Edit, Live, Phase};
+pub use decoding::DecodingMsg;
+pub use export::ExportChat;
+pub use lab::{Asker, Depth, ExportAs, Lab, LabMsg, LabView};
 pub use message::{Effect, Focus, Msg, StoreWrite};
 pub use models::{Choice, Fetching, LoadFailure, Loading, Models, ModelsMsg};
+pub use options::Fill;
+pub use palette::{Palette, PaletteMsg};
 pub use reasoning::{Parts, split as split_reasoning};
 pub(crate) use settings::serve;
 pub use settings::{ServerState, SettingsMsg, SettingsPage};
 pub use sidebar::{Rename, Sidebar, SidebarMsg};
+pub use sources::{Sources, Tint};
 pub use status::{Status, status, tray_title};
 pub use toast::{Toast, ToastAction, ToastTone, Toasts};
 
 use crate::{bridge::ServerConfig, settings::Settings};
-use dspark_protocol::Snapshot;
+use dspark_protocol::{EngineState, Mode, Snapshot};
 use dspark_sessions::Millis;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Instant};
 
@@ -32,6 +43,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Instant};
 pub enum Screen {
     #[default]
     Chat,
+    Lab,
     Models,
     Settings,
 }
@@ -73,6 +85,11 @@ pub struct State {
     /// Answers under way, by message.
     pub lives: BTreeMap<i64, Live>,
     pub models: Models,
+    pub lab: Lab,
+    /// Decoding settings that wait for a reload of the model.
+    pub decoding: Option<crate::settings::Decoding>,
+    /// The command palette, while it is open.
+    pub palette: Option<Palette>,
     pub server: ServerState,
     pub toasts: Toasts,
     /// A question that stands before the app ends.
@@ -97,6 +114,9 @@ impl State {
             unsent: String::new(),
             lives: BTreeMap::new(),
             models: Models::default(),
+            lab: Lab::default(),
+            decoding: None,
+            palette: None,
             server: ServerState::default(),
             toasts: Toasts::default(),
             confirm_quit: None,
@@ -118,6 +138,23 @@ impl State {
     /// No model, none on its way, nothing written: the page that offers one.
     pub fn is_first_run(&self) -> bool {
         self.engine.model.is_none() && self.chat.tree.is_empty() && self.chat.session.is_none() && !self.models.skipped
+    }
+
+    /// Tokens a second of plain decoding that the calibration predicts for this pair.
+    pub fn plain_rate(&self) -> Option<f64> {
+        let speculation = self.engine.speculation.as_ref()?;
+        speculation.predicted.get(&0).copied().filter(|rate| *rate > 0.0)
+    }
+
+    /// Times plain decoding, while a reply is being drafted.
+    pub fn multiple(&self) -> Option<f64> {
+        let speculation = self.engine.speculation.as_ref()?;
+        match self.engine.state {
+            EngineState::Generating { tokens_per_sec } if speculation.mode != Mode::Baseline => {
+                self.plain_rate().map(|plain| tokens_per_sec / plain)
+            }
+            _ => None,
+        }
     }
 
     pub fn has_model(&self) -> bool {
@@ -165,6 +202,22 @@ fn copy(state: &mut State, text: String, out: &mut Vec<Effect>) {
     state.toasts.push(Toast::good("Copied", ""));
 }
 
+/// A file was written where a person asked for it.
+fn saved(state: &mut State, result: Result<PathBuf, String>) {
+    let toast = match result {
+        Ok(path) => {
+            let name = path
+                .file_name()
+                .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+            let folder = path.parent().map_or_else(String::new, |folder| folder.display().to_string());
+            let copy = vec![Msg::Copy(path.display().to_string())];
+            Toast::good(format!("Saved {name}"), folder).action("Copy path", copy)
+        }
+        Err(reason) => Toast::error("The file was not saved", reason),
+    };
+    state.toasts.push(toast);
+}
+
 /// The next state and what is to be done.
 pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
     let mut effects = Vec::new();
@@ -175,6 +228,10 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
         Msg::Chat(message) => chat::update(state, message, out),
         Msg::Sidebar(message) => sidebar::update(state, message, out),
         Msg::Models(message) => models::update(state, message, out),
+        Msg::Lab(message) => lab::update(state, message, out),
+        Msg::Palette(message) => palette::update(state, message, out),
+        Msg::Decoding(message) => decoding::update(state, message, out),
+        Msg::Saved(result) => saved(state, result),
         Msg::Settings(message) => settings::update(state, message, out),
         Msg::ToastAction(id) => {
             if let Some(action) = state.toasts.take_action(id) {

@@ -112,6 +112,7 @@ pub(super) fn snapshot(state: &mut State, snapshot: Arc<Snapshot>, out: &mut Vec
     let had = state.engine.model.as_ref().map(|model| model.name.clone());
     let has = snapshot.model.as_ref().map(|model| model.name.clone());
     let failed = matches!(snapshot.state, EngineState::Error { .. } | EngineState::Stopped);
+    state.lab.note(&snapshot);
     state.engine = snapshot;
     if had != has {
         chat::model_changed(state, out);
@@ -144,7 +145,7 @@ pub(super) fn update(state: &mut State, message: ModelsMsg, out: &mut Vec<Effect
             }
         }
         ModelsMsg::DismissFailure => state.models.failure = None,
-        ModelsMsg::Load(entry) => load(state, entry.name, entry.path, out),
+        ModelsMsg::Load(entry) => load(state, entry.name, entry.path, false, out),
         ModelsMsg::LoadPath(path) => {
             state.models.path_error = None;
             out.push(Effect::Inspect(path));
@@ -152,7 +153,7 @@ pub(super) fn update(state: &mut State, message: ModelsMsg, out: &mut Vec<Effect
         ModelsMsg::Inspected { path, found } => match found {
             Ok(entry) => {
                 state.models.path.clear();
-                load(state, entry.name, entry.path, out);
+                load(state, entry.name, entry.path, false, out);
             }
             Err(reason) => {
                 if state.models.picker_open || state.screen == Screen::Models {
@@ -241,7 +242,7 @@ fn start(state: &mut State, choice: &Choice, out: &mut Vec<Effect>) {
     let Some(survey) = &state.models.survey else { return };
     match choice {
         Choice::Installed(path) => match survey.installed.iter().find(|entry| entry.path == *path).cloned() {
-            Some(entry) => load(state, entry.name, entry.path, out),
+            Some(entry) => load(state, entry.name, entry.path, false, out),
             None => out.push(Effect::Inspect(path.clone())),
         },
         Choice::Offer(id) => {
@@ -252,7 +253,8 @@ fn start(state: &mut State, choice: &Choice, out: &mut Vec<Effect>) {
     }
 }
 
-fn load(state: &mut State, name: String, path: PathBuf, out: &mut Vec<Effect>) {
+/// Loads with the decoding settings in force. `recalibrate` measures the pair anew.
+pub(super) fn load(state: &mut State, name: String, path: PathBuf, recalibrate: bool, out: &mut Vec<Effect>) {
     if state.models.loading.is_some() {
         let toast = Toast::warning("A model is being loaded", "Wait for it, or cancel it first.");
         state.toasts.push(toast);
@@ -268,12 +270,20 @@ fn load(state: &mut State, name: String, path: PathBuf, out: &mut Vec<Effect>) {
         total: 0,
         cancelled: false,
     });
-    out.push(Effect::Load(LoadRequest {
-        name,
-        path,
-        warm_up: true,
-        ..LoadRequest::default()
-    }));
+    let decoding = &state.settings.decoding;
+    out.push(Effect::Load {
+        request: Box::new(LoadRequest {
+            name,
+            path,
+            mode: decoding.mode,
+            speculation: decoding.options(),
+            context_window: decoding.context_window,
+            warm_up: true,
+            recalibrate,
+            ..LoadRequest::default()
+        }),
+        drafter: decoding.drafter.clone(),
+    });
 }
 
 fn load_event(state: &mut State, event: LoadEvent, out: &mut Vec<Effect>) {
@@ -363,7 +373,7 @@ fn fetched(state: &mut State, result: Result<ModelEntry, FetchError>, out: &mut 
         Ok(entry) => {
             survey(state, out);
             if state.engine.model.is_none() && state.models.loading.is_none() {
-                load(state, entry.name, entry.path, out);
+                load(state, entry.name, entry.path, false, out);
             } else {
                 let title = format!("{} is ready to load", entry.name);
                 let toast = Toast::good(title, "Downloaded and checked").action("Load now", vec![Msg::Models(ModelsMsg::Load(entry))]);

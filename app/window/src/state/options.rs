@@ -4,9 +4,44 @@ use super::{State, split_reasoning};
 use dspark_protocol::{Message, Mode, Prompt, Request, Role as EngineRole, Sampling, TemplateOptions};
 use dspark_sessions::{Message as Stored, Role};
 
+/// How full the context window is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fill {
+    Roomy,
+    /// Above 70 %.
+    Filling,
+    /// Above 90 %.
+    NearlyFull,
+    Over,
+}
+
 impl State {
+    /// How the open chat's replies are drawn.
+    pub fn chat_settings(&self) -> &crate::settings::Chat {
+        self.chat.options.as_deref().unwrap_or(&self.settings.chat)
+    }
+
+    /// Questions in the shown conversation.
+    pub fn turns(&self) -> usize {
+        let path = self.chat.tree.path();
+        path.iter()
+            .filter(|id| self.chat.tree.get(**id).is_some_and(|message| message.role == Role::User))
+            .count()
+    }
+
+    /// By the conversation with what stands in the composer, once it has been counted.
+    pub fn fill(&self) -> Fill {
+        let window = self.engine.model.as_ref().map_or(0, |model| model.context_window);
+        match self.chat.draft.tokens {
+            Some(tokens) if window > 0 && tokens > window => Fill::Over,
+            Some(tokens) if window > 0 && 10 * tokens > 9 * window => Fill::NearlyFull,
+            Some(tokens) if window > 0 && 10 * tokens > 7 * window => Fill::Filling,
+            _ => Fill::Roomy,
+        }
+    }
+
     pub(super) fn sampling(&self) -> Sampling {
-        let chat = &self.settings.chat;
+        let chat = self.chat_settings();
         Sampling {
             temperature: chat.temperature,
             top_p: chat.top_p,
@@ -21,7 +56,7 @@ impl State {
     fn template(&self, continued: bool) -> TemplateOptions {
         let thinks = self.engine.model.as_ref().is_some_and(|model| model.supports_thinking);
         TemplateOptions {
-            enable_thinking: thinks.then_some(self.settings.chat.thinking),
+            enable_thinking: thinks.then_some(self.chat_settings().thinking),
             continue_final_message: continued,
             ..TemplateOptions::default()
         }
@@ -30,12 +65,17 @@ impl State {
     /// The conversation up to `last` as the engine reads it. `continued` asks it to go on with the last message.
     pub(super) fn prompt(&self, last: Option<i64>, continued: bool, more: &str) -> Prompt {
         let mut messages: Vec<Message> = Vec::new();
-        let system = self.settings.chat.system_prompt.trim();
+        let system = self.chat_settings().system_prompt.trim();
         if !system.is_empty() {
             messages.push(Message::system(system));
         }
         let path = last.map(|id| self.chat.tree.path_to(id)).unwrap_or_default();
+        let mut turn = 0;
         for stored in path.iter().filter_map(|id| self.chat.tree.get(*id)) {
+            turn += usize::from(stored.role == Role::User);
+            if turn <= self.chat.left_out && Some(stored.id) != last {
+                continue;
+            }
             push(&mut messages, stored, continued && Some(stored.id) == last);
         }
         if !more.trim().is_empty() {
@@ -54,7 +94,7 @@ impl State {
             sampling: self.sampling(),
             mode: Mode::Auto,
             speculation: None,
-            max_tokens: self.settings.chat.max_tokens,
+            max_tokens: self.chat_settings().max_tokens,
             stop: Vec::new(),
             logprobs: None,
             ignore_eos: false,

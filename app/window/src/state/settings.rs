@@ -7,6 +7,7 @@ pub enum SettingsPage {
     General,
     Server,
     Models,
+    Decoding,
     Chat,
     Data,
     About,

@@ -110,6 +110,7 @@ pub(super) fn update(state: &mut State, message: SidebarMsg, out: &mut Vec<Effec
             state.sidebar.search = query;
         }
         SidebarMsg::Found { query, hits } => {
+            super::palette::found(state, &query, &hits);
             // An answer to what was typed before the last key is old news.
             if query == state.sidebar.search {
                 state.sidebar.hits = Some(hits);

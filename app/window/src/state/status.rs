@@ -65,9 +65,16 @@ pub fn status(state: &State) -> Status {
 }
 
 /// What stands beside the tray icon; figures keep their width, idle says nothing.
-pub fn tray_title(status: &Status) -> String {
+/// `multiple` is how many times plain decoding it goes.
+pub fn tray_title(status: &Status, multiple: Option<f64>) -> String {
     match status {
-        Status::Generating(rate) => format!("{:>2.0} t/s", rate.min(9999.0)),
+        Status::Generating(rate) => {
+            let rate = format!("{:>2.0} t/s", rate.min(9999.0));
+            match multiple {
+                Some(multiple) => format!("{rate} · {:.1}×", multiple.min(99.9)),
+                None => rate,
+            }
+        }
         Status::Prefilling { processed, total } if *total > 0 => format!("{:>2}%", 100 * processed / total),
         Status::Downloading(Some(percent)) => format!("↓ {percent:>2}%"),
         Status::Downloading(None) => "↓".into(),

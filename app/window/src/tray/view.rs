@@ -1,9 +1,13 @@
-use crate::state::{ServerState, State, Status, status, tray_title};
+use crate::{
+    screens::lab::words::mode,
+    state::{ServerState, State, Status, status, tray_title},
+};
+use dspark_protocol::Mode;
 
 /// What the tray shows, as text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TrayView {
-    /// Beside the icon: `42 t/s` while generating, empty when idle.
+    /// Beside the icon: `42 t/s · 2.1×` while generating, empty when idle.
     pub title: String,
     pub tooltip: String,
     pub model: String,
@@ -31,9 +35,12 @@ pub fn view(state: &State) -> TrayView {
         String::new()
     };
     TrayView {
-        title: tray_title(&status),
+        title: tray_title(&status, state.multiple()),
         tooltip: format!("{model}: {words}"),
-        model,
+        model: match &state.engine.speculation {
+            Some(speculation) if state.has_model() && speculation.mode != Mode::Baseline => format!("{model}, {}", mode(speculation.mode)),
+            _ => model,
+        },
         state: format!("{words}{queue}"),
         server: match &state.server {
             ServerState::On(url) => format!("Serving on {url}"),

@@ -227,3 +227,111 @@ fn deleting_a_chat_stops_it_and_can_be_undone() {
     assert!(effects.contains(&Effect::OpenSession(session)));
     assert_eq!(state.sidebar.sessions.len(), 1);
 }
+
+fn count(state: &mut State, tokens: usize) {
+    let revision = state.chat.draft.revision;
+    chat(
+        state,
+        ChatMsg::Tokens {
+            revision,
+            tokens: Some(tokens),
+        },
+    );
+}
+
+/// Case: a full window is told, never cut silently.
+#[test]
+fn a_chat_that_is_too_long_is_not_sent_and_can_be_shortened() {
+    let mut state = ready();
+    turn(&mut state, "first", "one");
+    turn(&mut state, "second", "two");
+    assert_eq!(state.fill(), Fill::Roomy, "not counted yet");
+    for (tokens, fill) in [
+        (5000, Fill::Roomy),
+        (5800, Fill::Filling),
+        (7500, Fill::NearlyFull),
+        (8193, Fill::Over),
+    ] {
+        count(&mut state, tokens);
+        assert_eq!(state.fill(), fill, "{tokens} of 8192");
+    }
+    chat(&mut state, ChatMsg::Compose("third".into()));
+    count(&mut state, 9000);
+    assert!(chat(&mut state, ChatMsg::Send).is_empty());
+    assert_eq!(state.chat.draft.text, "third", "nothing is lost");
+    let effects = chat(&mut state, ChatMsg::LeaveOut(1));
+    assert!(
+        effects.iter().any(|effect| matches!(effect, Effect::CountTokens { .. })),
+        "counted anew"
+    );
+    count(&mut state, 4000);
+    let (_, request) = submitted(&chat(&mut state, ChatMsg::Send));
+    let sent: Vec<String> = messages(&request).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(sent, ["second", "two", "third"]);
+    assert_eq!(shown(&state).len(), 6, "and everything is still there");
+}
+
+#[test]
+fn a_chat_with_its_own_options_keeps_them() {
+    let mut state = ready();
+    let own = Settings::default().chat;
+    let own = dspark_window::settings::Chat {
+        temperature: 0.1,
+        system_prompt: "Be terse.".into(),
+        ..own
+    };
+    chat(&mut state, ChatMsg::Options(Some(Box::new(own.clone()))));
+    let effects = say(&mut state, "hello");
+    assert!(effects.iter().any(
+        |effect| matches!(effect, Effect::Store(StoreWrite::Options { session: 1, options: Some(json) }) if json.contains("Be terse."))
+    ));
+    let (id, request) = submitted(&effects);
+    assert_eq!(request.sampling.temperature, 0.1);
+    assert_eq!(messages(&request)[0], (EngineRole::System, "Be terse.".into()));
+    finish(&mut state, id, FinishReason::Stop { matched: None });
+    chat(&mut state, ChatMsg::New);
+    assert_eq!(state.chat_settings(), &state.settings.chat, "others follow the app");
+    chat(&mut state, ChatMsg::Open(1));
+    chat(
+        &mut state,
+        ChatMsg::Opened {
+            session: 1,
+            tree: Tree::default(),
+            draft: String::new(),
+            options: Some(Box::new(own.clone())),
+        },
+    );
+    assert_eq!(state.chat_settings(), &own);
+    let effects = chat(&mut state, ChatMsg::Options(None));
+    assert!(effects.contains(&Effect::Store(StoreWrite::Options { session: 1, options: None })));
+}
+
+#[test]
+fn a_chat_is_exported_in_three_forms() {
+    let mut state = ready();
+    turn(&mut state, "Is 2 < 3?", "<think>\nhm\n</think>\n\n**Yes**, `2 < 3`.");
+    let file = |state: &mut State, kind| match &chat(state, ChatMsg::Export(kind))[..] {
+        [Effect::SaveFile { name, text }] => (name.clone(), text.clone()),
+        other => panic!("{other:?}"),
+    };
+    let (name, text) = file(&mut state, ExportChat::Markdown);
+    assert_eq!(name, "Is 2 3.md");
+    assert!(
+        text.contains("## You\n\nIs 2 < 3?") && text.contains("## starter\n\n**Yes**") && !text.contains("hm"),
+        "{text}"
+    );
+    let (name, text) = file(&mut state, ExportChat::Json);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(name, "Is 2 3.json");
+    let reply = &json["messages"][1];
+    assert_eq!(
+        (&reply["reasoning"], &reply["role"], &reply["shown"]),
+        (&"hm".into(), &"assistant".into(), &true.into())
+    );
+    let (name, text) = file(&mut state, ExportChat::Html);
+    assert_eq!(name, "Is 2 3.html");
+    assert!(
+        text.contains("<div class=\"you\">Is 2 &lt; 3?</div>") && text.contains("<strong>Yes</strong>"),
+        "{text}"
+    );
+}

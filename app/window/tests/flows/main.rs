@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::wildcard_imports)]
 
 mod chat;
+mod lab;
 mod support;
 mod window;

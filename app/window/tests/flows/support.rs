@@ -9,8 +9,8 @@ pub(super) use dspark_window::{
     bridge::{FetchError, FetchProgress, Fit, ModelEntry, Offer, ServerFailure, Survey},
     settings::Settings,
     state::{
-        ChatMsg, Choice, Clock, Effect, ModelsMsg, Msg, Phase, Screen, ServerState, SettingsMsg, SidebarMsg, State, Status, StoreWrite,
-        status, tray_title, update,
+        ChatMsg, Choice, Clock, Effect, ExportChat, Fill, ModelsMsg, Msg, Phase, Screen, ServerState, SettingsMsg, SidebarMsg, State,
+        Status, StoreWrite, status, tray_title, update,
     },
 };
 pub(super) use std::{path::PathBuf, sync::Arc, time::Duration};

@@ -52,7 +52,7 @@ fn what_is_written_before_a_model_goes_out_when_it_is_ready() {
     assert!(
         effects
             .iter()
-            .any(|effect| matches!(effect, Effect::Load(request) if request.name == "starter"))
+            .any(|effect| matches!(effect, Effect::Load { request, .. } if request.name == "starter"))
     );
     let stage = LoadEvent::Stage {
         stage: LoadStage::Reading,
@@ -167,6 +167,7 @@ fn an_answer_goes_on_while_another_chat_is_open() {
             session,
             tree: stale,
             draft: "unsent".into(),
+            options: None,
         },
     );
     assert_eq!(shown(&state)[1], (Role::Assistant, "one two ".into(), MessageState::Streaming));
@@ -285,7 +286,7 @@ fn every_engine_state_has_its_word_and_the_tray_its_figure() {
         assert!(!seen.contains(&status));
         seen.push(status);
     }
-    let titles: Vec<String> = seen.iter().map(tray_title).collect();
+    let titles: Vec<String> = seen.iter().map(|status| tray_title(status, None)).collect();
     assert_eq!(titles, ["", "", "", "62%", "42 t/s", "", "⚠", ""]);
 }
 
@@ -349,6 +350,7 @@ fn unsent_text_of_the_new_chat_comes_back() {
         session,
         tree: Tree::default(),
         draft: String::new(),
+        options: None,
     };
     chat(&mut state, opened);
     assert_eq!(state.chat.draft.text, "");

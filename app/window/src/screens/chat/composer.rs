@@ -1,4 +1,4 @@
-use super::{options, view::ChatView};
+use super::{meter, options, view::ChatView};
 use crate::{
     shell::{keys, text::count},
     state::{ChatMsg, Msg, Phase, State},
@@ -32,6 +32,7 @@ pub(super) fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Ve
     if keys::edits_last(ui, state, focused) {
         out.push(Msg::Chat(ChatMsg::EditLast));
     }
+    meter::show(ui, state, out);
     let window_height = ui.ctx().content_rect().height();
     let shown = Composer {
         text: &mut text,
@@ -77,19 +78,19 @@ fn note(state: &State, coming: bool) -> String {
 fn tools(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Vec<Msg>) {
     let button = ui.add(Button::quiet("Options").small().icon(Icon::SlidersHorizontal));
     if button.clicked() {
-        view.options_open = !view.options_open;
+        view.options.open = !view.options.open;
     }
-    options::popup(&button, state, &mut view.options_open, out);
+    options::popup(&button, state, &mut view.options, out);
     if state.engine.model.as_ref().is_some_and(|model| model.supports_thinking) {
-        let on = state.settings.chat.thinking;
+        let on = state.chat_settings().thinking;
         let think = Button::quiet("Think")
             .small()
             .icon(Icon::Brain)
             .detail(if on { "on" } else { "off" });
         if ui.add(think).clicked() {
-            let mut settings = state.settings.clone();
-            settings.chat.thinking = !on;
-            out.push(Msg::Settings(crate::state::SettingsMsg::Changed(Box::new(settings))));
+            let mut edited = state.chat_settings().clone();
+            edited.thinking = !on;
+            options::keep(state, edited, out);
         }
     }
 }

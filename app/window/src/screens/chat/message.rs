@@ -3,12 +3,13 @@
 use super::view::MessageView;
 use crate::{
     markdown,
+    screens::lab::words::mode_named,
     shell::text::{count, ordinal, seconds},
-    state::{ChatMsg, Live, Msg, Phase, State, split_reasoning},
+    state::{ChatMsg, Live, Msg, Phase, Sources, State, Tint, split_reasoning},
 };
 use dspark_look::{
-    Button, Chip, ErrorCard, Icon, IconButton, ReasoningHead, Theme, Tile, Tone, Type, actions_row, paint_ring, progress_bar, reasoning,
-    tip, turn_tiles, user_message,
+    Behind, Button, Chip, ErrorCard, Icon, IconButton, ReasoningHead, Theme, Tile, Tone, Type, actions_row, paint_ring, progress_bar,
+    reasoning, tip, turn_tiles, user_message,
 };
 use dspark_sessions::{Finish, Message, MessageState};
 use egui::{Frame, Key, Layout, Margin, Stroke, TextEdit, Ui, UiBuilder, vec2};
@@ -159,7 +160,12 @@ pub(super) fn answer(
     thoughts(ui, stored, view, live, out);
     let writing = live.is_some_and(|live| live.phase == Phase::Generating);
     if !view.answer.is_empty() {
-        let events = markdown::show(ui, &view.answer, &mut view.answer_blocks, false, writing);
+        let tints = if state.settings.chat.show_sources {
+            tints(stored, live)
+        } else {
+            Vec::new()
+        };
+        let events = markdown::show(ui, &view.answer, &mut view.answer_blocks, &tints, false, writing);
         out.extend(events.into_iter().map(happened));
     }
     if let Some(live) = live {
@@ -173,8 +179,12 @@ pub(super) fn answer(
         let figures = tiles(state, stored, live);
         if !figures.is_empty() {
             let tiles: Vec<Tile<'_>> = figures.iter().map(Figure::tile).collect();
-            turn_tiles(ui, &tiles, false);
+            let drafted = stored.meta.multiple.is_some() || state.multiple().is_some() || !stored.meta.sources.is_empty();
+            turn_tiles(ui, &tiles, state.settings.chat.show_sources && drafted);
             ui.add_space(4.0);
+        }
+        if live.is_none() {
+            why_plain(ui, stored);
         }
     }
     if live.is_some() {
@@ -189,6 +199,36 @@ pub(super) fn answer(
     actions_row(ui, visible, |ui| {
         actions(ui, state, stored, last, (alternatives.index, alternatives.ids.len()), out);
     });
+}
+
+/// Byte ranges of the answer by where they came from.
+fn tints(stored: &Message, live: Option<&Live>) -> Vec<markdown::Tinted> {
+    let text = &stored.text;
+    let answer = split_reasoning(text).answer;
+    let start = answer.as_ptr() as usize - text.as_ptr() as usize;
+    let ranges = match live {
+        Some(live) => live.sources.tints(start),
+        None => Sources::after(&stored.meta.sources, 0).tints(start),
+    };
+    let behind = |tint| match tint {
+        Tint::Draft => Behind::Accepted,
+        Tint::Lookup => Behind::Lookup,
+        Tint::Corrected => Behind::Corrected,
+    };
+    ranges.into_iter().map(|(range, tint)| (range, behind(tint))).collect()
+}
+
+/// A reply that could not be drafted says why.
+fn why_plain(ui: &mut Ui, stored: &Message) {
+    let Some(reason) = &stored.meta.mode_reason else { return };
+    let theme = Theme::of(ui);
+    let words = format!("Decoded without drafts: {}.", reason.trim_end_matches('.'));
+    let text = Type::SMALL.wrapped(ui, words.as_str(), theme.t3, ui.available_width() - 22.0);
+    let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), text.size().y + 4.0), egui::Sense::hover());
+    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, words.as_str()));
+    Icon::Info.paint(ui.painter(), rect.left_top() + vec2(7.0, 9.0), 14.0, theme.t3);
+    ui.painter().galley(rect.left_top() + vec2(22.0, 0.0), text, theme.t3);
+    ui.add_space(4.0);
 }
 
 fn happened(event: markdown::Event) -> Msg {
@@ -231,7 +271,7 @@ fn thoughts(ui: &mut Ui, stored: &Message, view: &mut MessageView, live: Option<
     };
     let shown = reasoning(ui, &head, &mut open, |ui| {
         ui.add_space(10.0);
-        markdown::show(ui, &view.thoughts, &mut view.thoughts_blocks, true, busy)
+        markdown::show(ui, &view.thoughts, &mut view.thoughts_blocks, &[], true, busy)
     });
     out.extend(shown.unwrap_or_default().into_iter().map(happened));
     if open != before {
@@ -413,15 +453,37 @@ fn tiles(state: &State, stored: &Message, live: Option<&Live>) -> Vec<Figure> {
             definition: "tokens per second after the first one. The time to read the prompt is not in it.",
         });
     }
-    if live.is_some() {
-        return figures;
-    }
-    if let Some(accept) = meta.accept {
+    if let Some(accept) = meta.accept.filter(|_| live.is_none()) {
         figures.push(Figure {
             label: "Accept",
             value: format!("{accept:.2}"),
             unit: "per round".into(),
             definition: "tokens kept per run of the full model; 1 without drafts.",
+        });
+    }
+    let multiple = if live.is_some() {
+        state.multiple().filter(|_| rate.is_some())
+    } else {
+        meta.multiple
+    };
+    if let Some(multiple) = multiple {
+        figures.push(Figure {
+            label: "Plain",
+            value: format!("{multiple:.2}×"),
+            unit: String::new(),
+            definition: "times as fast as plain decoding, by the rate that this machine was measured at without drafts.",
+        });
+    }
+    if live.is_some() {
+        return figures;
+    }
+    if let Some(mode) = &meta.mode {
+        let cap = meta.cap.filter(|cap| *cap > 0);
+        figures.push(Figure {
+            label: "Mode",
+            value: mode_named(mode).into(),
+            unit: cap.map(|cap| format!("cap {cap}")).unwrap_or_default(),
+            definition: "how this reply was decoded, and how many tokens were drafted a round at its end. Drafts never change what is written.",
         });
     }
     if let Some(usage) = meta.usage {

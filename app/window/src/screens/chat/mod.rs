@@ -2,6 +2,7 @@
 
 mod composer;
 mod message;
+mod meter;
 pub(crate) mod options;
 mod turn;
 mod view;

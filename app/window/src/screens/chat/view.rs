@@ -14,7 +14,7 @@ pub struct ChatView {
     /// Give the keyboard to the composer, or to the field of an edited message.
     pub focus_composer: bool,
     pub focus_edit: bool,
-    pub(super) options_open: bool,
+    pub(super) options: super::options::OptionsView,
 }
 
 #[derive(Default)]

@@ -2,7 +2,10 @@
 
 use crate::{
     bridge::{FitLevel, ModelEntry, Offer},
-    screens::first_run::{chip, loading_card},
+    screens::{
+        first_run::{chip, loading_card},
+        lab::words::{mode, mode_named},
+    },
     shell::{
         header::fetching_words,
         picker::path_field,
@@ -14,6 +17,7 @@ use dspark_look::{
     Button, Chip, Columns, Density, ErrorCard, Icon, Progress, TableRow, TextField, Theme, Tone, Type, card, card_flush, column,
     progress_row, table_head, tip, two_lines,
 };
+use dspark_protocol::ModelInfo;
 use egui::{Align, ScrollArea, Ui, vec2};
 
 pub fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
@@ -324,8 +328,11 @@ fn folder(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
                 ("Architecture", model.model_type.clone()),
                 ("Parameters", size),
                 ("Weights", format!("{}, {}", model.quantization, bytes(model.weight_bytes))),
+                ("Drafter", drafter(state)),
+                ("Decoding", decoding(state)),
                 ("Context window", format!("{} tokens", count(model.context_window))),
                 ("Cache per 1,000 tokens", bytes(model.kv_bytes_per_token * 1000)),
+                ("Memory", memory(state, model)),
                 ("Folder", model.path.display().to_string()),
             ];
             for (key, value) in rows {
@@ -337,5 +344,40 @@ fn folder(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
                 ui.add(egui::Label::new(Type::NOTE.rich(note, theme.t2)).wrap());
             }
         });
+    }
+}
+
+/// `Qwen3-8B-DSpark, DSpark, 780 MB`.
+fn drafter(state: &State) -> String {
+    let loaded = state.engine.speculation.as_ref().and_then(|state| state.drafter.as_ref());
+    loaded.map_or_else(
+        || "none".into(),
+        |drafter| format!("{}, {}, {}", drafter.name, mode_named(&drafter.kind), bytes(drafter.weight_bytes)),
+    )
+}
+
+/// What is done with it, or why nothing is.
+fn decoding(state: &State) -> String {
+    let Some(speculation) = &state.engine.speculation else {
+        return "plain".into();
+    };
+    let name = mode(speculation.mode);
+    match (&speculation.reason, speculation.cap) {
+        (Some(reason), _) => format!("{name}: {reason}"),
+        (None, 0) => name.into(),
+        (None, cap) => format!("{name}, up to {cap} drafted a round"),
+    }
+}
+
+/// What MLX holds now, against what was expected before loading.
+fn memory(state: &State, model: &ModelInfo) -> String {
+    let now = format!("{} in use", bytes(state.engine.memory.active));
+    let survey = state.models.survey.as_ref();
+    let entry = survey.and_then(|survey| survey.installed.iter().find(|entry| entry.path == model.path));
+    let expected: u64 = entry.map_or(0, |entry| entry.fit.parts.iter().map(|part| part.1).sum());
+    if expected > 0 {
+        format!("{now}, estimate with a full context {}", bytes(expected))
+    } else {
+        now
     }
 }

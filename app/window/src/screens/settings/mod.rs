@@ -1,5 +1,6 @@
 //! Settings, one group at a time.
 
+mod decoding;
 mod pages;
 
 use crate::state::{Msg, SettingsMsg, SettingsPage, State};
@@ -13,12 +14,15 @@ pub struct SettingsView {
     pub(super) port: Option<String>,
     pub(super) show_key: bool,
     pub(super) folder: String,
+    /// Text of the drafter's path while it is typed.
+    pub(super) drafter: Option<String>,
 }
 
-const PAGES: [(SettingsPage, Icon, &str); 6] = [
+const PAGES: [(SettingsPage, Icon, &str); 7] = [
     (SettingsPage::General, Icon::SlidersHorizontal, "General"),
     (SettingsPage::Server, Icon::HardDrives, "Local server"),
     (SettingsPage::Models, Icon::Cube, "Models"),
+    (SettingsPage::Decoding, Icon::Lightning, "Decoding"),
     (SettingsPage::Chat, Icon::ChatCircle, "Chat"),
     (SettingsPage::Data, Icon::ShieldCheck, "Privacy and data"),
     (SettingsPage::About, Icon::Info, "About"),
@@ -53,6 +57,12 @@ pub fn show(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<M
             }
         });
     }
+    if state.decoding.is_some() {
+        let left = if narrow { 24.0 } else { 14.0 };
+        let width = space::SETTINGS.min(content.width() - left - 24.0);
+        let over = Rect::from_min_size(pos2(content.left() + left, content.top()), vec2(width, content.height()));
+        decoding::reload(ui, state, over, out);
+    }
     ui.scope_builder(UiBuilder::new().max_rect(content), |ui| {
         ScrollArea::vertical()
             .id_salt(("settings", state.settings_page))
@@ -67,7 +77,7 @@ pub fn show(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<M
                     ui.spacing_mut().item_spacing = vec2(8.0, 0.0);
                     ui.add_space(if narrow { 4.0 } else { 20.0 });
                     pages::show(ui, state, view, out);
-                    ui.add_space(32.0);
+                    ui.add_space(if state.decoding.is_some() { 96.0 } else { 32.0 });
                 });
             });
     });

@@ -20,6 +20,7 @@ pub(super) fn show(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mu
         SettingsPage::General => general(ui, &mut settings),
         SettingsPage::Server => server(ui, state, &mut settings, view, out),
         SettingsPage::Models => models(ui, state, view, out),
+        SettingsPage::Decoding => super::decoding::show(ui, state, view, out),
         SettingsPage::Chat => chat(ui, &mut settings),
         SettingsPage::Data => data(ui, state, out),
         SettingsPage::About => about(ui, state),
@@ -272,6 +273,11 @@ fn chat(ui: &mut Ui, settings: &mut Settings) {
             ui.spacing_mut().item_spacing = vec2(8.0, 4.0);
             sampling(ui, &mut settings.chat);
         });
+    });
+    settings_group(ui, "Reading", |ui| {
+        SettingsRow::new("Show where words came from")
+            .detail("Tints what was drafted or looked up, and underlines what the model put right")
+            .show(ui, |ui| toggle(ui, &mut settings.chat.show_sources, "Show where words came from"));
     });
 }
 

@@ -1,0 +1,65 @@
+use std::{
+    fs::File,
+    io::{ErrorKind, Write},
+    path::{Path, PathBuf},
+};
+
+/// Writes `text` to a file of this name that did not exist: `name 2.md` beside an older `name.md`.
+///
+/// # Errors
+/// In words, when the folder cannot be written to.
+pub(super) fn save_new(folder: &Path, name: &str, text: &str) -> Result<PathBuf, String> {
+    let (stem, ending) = name
+        .rsplit_once('.')
+        .map_or((name, String::new()), |(stem, ending)| (stem, format!(".{ending}")));
+    for nth in 1..1000 {
+        let name = if nth == 1 {
+            format!("{stem}{ending}")
+        } else {
+            format!("{stem} {nth}{ending}")
+        };
+        let path = folder.join(name);
+        match File::create_new(&path) {
+            Ok(mut file) => {
+                return match file.write_all(text.as_bytes()) {
+                    Ok(()) => Ok(path),
+                    Err(error) => Err(format!(
+                        "`{}` cannot be written: {error}. Free some space and try again.",
+                        path.display()
+                    )),
+                };
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                return Err(format!(
+                    "`{}` cannot be made: {error}. Check that the folder may be written to.",
+                    path.display()
+                ));
+            }
+        }
+    }
+    Err(format!(
+        "`{}` holds too many files named `{name}`: move some away and try again.",
+        folder.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_older_file_is_never_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = save_new(folder.path(), "chat.md", "one").unwrap();
+        let second = save_new(folder.path(), "chat.md", "two").unwrap();
+        assert_eq!(second.file_name().unwrap(), "chat 2.md");
+        assert_eq!(
+            (std::fs::read_to_string(first).unwrap(), std::fs::read_to_string(second).unwrap()),
+            ("one".into(), "two".into())
+        );
+        let refused = save_new(&folder.path().join("gone"), "chat.md", "x").unwrap_err();
+        assert!(refused.contains("cannot be made"), "{refused}");
+    }
+}

@@ -1,0 +1,268 @@
+//! Curves: what a round costs on this machine by how much it drafts, and the cap that follows.
+
+use super::{beside, figures::measured, panel, words};
+use crate::state::{Depth, LabMsg, Msg, Screen, SettingsMsg, SettingsPage, State};
+use dspark_look::{
+    Button, Density, Icon, Theme, Type, card_title, empty_state, key_value, paint,
+    plot::{Bar, BarPlot, CurvePlot},
+    segmented_sized, stat_figure, tip,
+};
+use dspark_protocol::{Curves, Mode, SpeculationState};
+use egui::{Rect, Role, Ui, vec2};
+use jiff::{Timestamp, tz::TimeZone};
+
+const SIDE: f32 = 286.0;
+const NARROW_PLOT: f32 = 300.0;
+
+pub(super) fn show(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
+    let speculation = state.engine.speculation.as_deref();
+    let Some((speculation, curves)) = speculation.and_then(|known| known.curves.as_ref().map(|curves| (known, curves))) else {
+        return nothing(ui, state, speculation, height, out);
+    };
+    if Density::of(ui.ctx()) == Density::Narrow {
+        panel(ui, 0.0, |ui| chosen(ui, state, speculation, curves));
+        panel(ui, NARROW_PLOT, |ui| verify(ui, state, speculation, curves, NARROW_PLOT, out));
+        panel(ui, NARROW_PLOT, |ui| rates(ui, state, speculation, curves, NARROW_PLOT));
+        panel(ui, 0.0, |ui| provenance(ui, state, speculation, curves, out));
+        return;
+    }
+    let width = ui.available_width();
+    let half = ((height - 12.0) / 2.0).max(280.0);
+    beside(ui, &[width - SIDE - 12.0, SIDE], 2.0 * half + 12.0, |ui, at| {
+        ui.spacing_mut().item_spacing.y = 12.0;
+        if at == 0 {
+            panel(ui, half, |ui| verify(ui, state, speculation, curves, half, out));
+            panel(ui, half, |ui| rates(ui, state, speculation, curves, half));
+        } else {
+            panel(ui, 0.0, |ui| chosen(ui, state, speculation, curves));
+            panel(ui, 0.0, |ui| provenance(ui, state, speculation, curves, out));
+        }
+    });
+}
+
+/// Nothing has been measured: why, and one thing to do about it.
+fn nothing(ui: &mut Ui, state: &State, speculation: Option<&SpeculationState>, height: f32, out: &mut Vec<Msg>) {
+    ui.set_min_height(height);
+    let reason = speculation.and_then(|known| known.reason.clone());
+    let drafts = speculation.is_some_and(|known| known.drafter.is_some());
+    super::states::centred(ui, 520.0, |ui| {
+        if drafts {
+            let line = "What a round costs here decides how many tokens are drafted. It takes seconds, once per model and machine.";
+            if empty_state(ui, Icon::Gauge, "Not measured yet", line, "Measure now") {
+                out.push(Msg::Lab(LabMsg::Measure));
+            }
+            return;
+        }
+        let name = state.engine.model.as_ref().map_or("This model", |model| model.name.as_str());
+        let line = match reason {
+            Some(reason) => format!("{name} decodes one token a step: {}.", reason.trim_end_matches('.')),
+            None => format!("{name} decodes one token a step, so there is no cost to weigh."),
+        };
+        if empty_state(ui, Icon::Gauge, "No drafter, no curves", &line, "Decoding settings") {
+            out.push(Msg::Settings(SettingsMsg::Page(SettingsPage::Decoding)));
+            out.push(Msg::Show(Screen::Settings));
+        }
+    });
+}
+
+fn chosen(ui: &mut Ui, state: &State, speculation: &SpeculationState, curves: &Curves) {
+    let theme = Theme::of(ui);
+    ui.label(Type::LABEL.rich("Chosen draft cap", theme.t3));
+    let most = speculation.drafter.as_ref().map_or(speculation.cap, |drafter| drafter.max_draft);
+    let (value, unit) = if speculation.cap == 0 {
+        ("Parked".to_owned(), String::new())
+    } else {
+        (speculation.cap.to_string(), format!("of {most}"))
+    };
+    let figure = ui.label(stat_figure(&value, &unit, theme));
+    figure.widget_info(|| egui::WidgetInfo::labeled(Role::Label, true, format!("Chosen draft cap {value} {unit}")));
+    ui.add_space(4.0);
+    let depth = state.engine.context_tokens.max(curves.context);
+    let text = words::cap(speculation, curves, depth);
+    ui.add(egui::Label::new(Type::NOTE.with_line(20.0).rich(text, theme.t2)).wrap());
+}
+
+fn points(curve: &std::collections::BTreeMap<usize, f64>, shift: usize) -> Vec<(usize, f32)> {
+    curve.iter().map(|(at, ms)| (at + shift, *ms as f32)).collect()
+}
+
+fn verify(ui: &mut Ui, state: &State, speculation: &SpeculationState, curves: &Curves, height: f32, out: &mut Vec<Msg>) {
+    let theme = Theme::of(ui);
+    let top = ui.cursor().min;
+    let widest = curves.verify.keys().next_back().copied().unwrap_or(1);
+    let title = card_title(ui, "Verify time by width", &format!("ms for one pass over 1 to {widest} rows"));
+    tip(
+        title,
+        "Verify time",
+        "one pass of the full model over the last token and its drafts, by how many rows that is. Flat means that drafts are nearly free to check.",
+    );
+    let deep = curves.slope.values().any(|slope| *slope > 0.0);
+    if deep {
+        let line = Rect::from_min_size(top - vec2(0.0, 4.0), vec2(ui.available_width(), 28.0));
+        paint::over_right(ui, line, |ui| {
+            ui.spacing_mut().item_spacing.x = 10.0;
+            let mut depth = state.lab.depth;
+            let choices = [(Depth::None, "None"), (Depth::Tokens8k, "8k"), (Depth::Tokens32k, "32k")];
+            if segmented_sized(ui, &mut depth, &choices, 26.0, Role::RadioButton).changed() {
+                out.push(Msg::Lab(LabMsg::Depth(depth)));
+            }
+            if ui.available_width() > 420.0 {
+                ui.label(Type::SMALL.rich("Overlay context", theme.t2));
+            }
+        });
+    }
+    ui.add_space(12.0);
+    let verify = points(&curves.verify, 0);
+    // The drafter of a round with c drafts stands at the c + 1 rows that the round verifies.
+    let drafter = points(&curves.drafter, 1);
+    let overlay = state.lab.depth.tokens().filter(|_| deep).map(|tokens| {
+        let at_depth: Vec<(usize, f32)> = curves
+            .verify
+            .keys()
+            .filter_map(|width| Some((*width, curves.verify_ms(*width, tokens)? as f32)))
+            .collect();
+        (at_depth, format!("at {}k", tokens >> 10))
+    });
+    let knee = curves.knee();
+    let knee_words = knee.map(|knee| format!("knee at {knee} rows")).unwrap_or_default();
+    CurvePlot {
+        label: "Verify time",
+        unit: "ms",
+        axis: "rows",
+        points: &verify,
+        chosen: Some(speculation.cap + 1),
+        knee: knee.map(|knee| (knee, knee_words.as_str())),
+        overlay: overlay.as_ref().map(|(points, words)| (points.as_slice(), words.as_str())),
+        second: (!drafter.is_empty()).then_some((drafter.as_slice(), "drafter")),
+    }
+    .show(ui, height - 30.0 - 32.0);
+}
+
+fn rates(ui: &mut Ui, state: &State, speculation: &SpeculationState, curves: &Curves, height: f32) {
+    let theme = Theme::of(ui);
+    let series = &theme.series;
+    let known = measured(&state.lab, speculation.cap);
+    let line = if known.is_some() {
+        ", bar is the model, line is measured"
+    } else {
+        ""
+    };
+    let note = format!("tok/s at {:.0}% acceptance{line}", 100.0 * speculation.acceptance);
+    let title = card_title(ui, "Predicted rate by draft cap", &note);
+    tip(
+        title,
+        "Predicted rate",
+        "expected tokens of a round over what it costs here, by how many tokens are drafted. Off is plain decoding.",
+    );
+    ui.add_space(12.0);
+    let rates = if speculation.predicted.is_empty() {
+        let most = speculation.drafter.as_ref().map_or(speculation.cap, |drafter| drafter.max_draft);
+        curves.rates(most, speculation.acceptance, state.engine.context_tokens)
+    } else {
+        speculation.predicted.clone()
+    };
+    let texts: Vec<(String, String)> = rates
+        .iter()
+        .map(|(cap, rate)| {
+            let label = if *cap == 0 { "off".to_owned() } else { cap.to_string() };
+            (
+                label,
+                if *rate < 100.0 {
+                    format!("{rate:.1}")
+                } else {
+                    format!("{rate:.0}")
+                },
+            )
+        })
+        .collect();
+    let bars: Vec<Bar<'_>> = rates
+        .iter()
+        .zip(&texts)
+        .map(|((cap, rate), (label, text))| Bar {
+            label,
+            value: *rate as f32,
+            text,
+            color: match *cap {
+                cap if cap == speculation.cap => series.accepted,
+                0 => series.plain,
+                _ => series.drafted,
+            },
+        })
+        .collect();
+    let at = rates.keys().position(|cap| *cap == speculation.cap);
+    let measured_words = known.map(|rate| format!("{rate:.1} measured")).unwrap_or_default();
+    let plain = rates.get(&0).map(|plain| *plain as f32);
+    BarPlot {
+        axis: true,
+        inside: true,
+        measured: at.zip(known).map(|(at, rate)| (at, rate as f32, measured_words.as_str())),
+        reference: plain.map(|plain| (plain, "plain decoding")),
+        ..BarPlot::new("Predicted rate by draft cap", &bars)
+    }
+    .show(ui, height - 30.0 - 32.0);
+}
+
+fn provenance(ui: &mut Ui, state: &State, speculation: &SpeculationState, curves: &Curves, out: &mut Vec<Msg>) {
+    let theme = Theme::of(ui);
+    let machine = &state.engine.machine;
+    let quantization = state.engine.model.as_ref().map_or("", |model| model.quantization.as_str());
+    card_title(ui, "Calibration", "");
+    ui.add_space(8.0);
+    let or_dash = |text: &str| if text.is_empty() { "–".to_owned() } else { text.to_owned() };
+    let kind = if machine.backend == "cpu" { "Processor" } else { "Graphics" };
+    let drafter = speculation.drafter.as_ref();
+    let chosen = speculation.cap.max(1);
+    let rows = [
+        (kind, or_dash(&machine.device)),
+        (
+            "Runtime",
+            if machine.mlx_version.is_empty() {
+                "–".into()
+            } else {
+                format!("MLX {}", machine.mlx_version)
+            },
+        ),
+        ("Weights", or_dash(quantization)),
+        ("Drafter", drafter.map_or_else(|| "–".into(), |drafter| drafter.name.clone())),
+        (
+            "Kind",
+            words::mode(if speculation.mode == Mode::Auto {
+                Mode::Baseline
+            } else {
+                speculation.mode
+            })
+            .into(),
+        ),
+        ("Drafter pass", format!("{:.1} ms", curves.drafter_ms(chosen))),
+        ("Overhead", format!("{:.1} ms", curves.overhead)),
+        ("Context", format!("{} tokens", crate::shell::text::count(curves.context))),
+        ("Measured", when(curves.measured_at)),
+    ];
+    let width = ui.available_width();
+    for (key, value) in rows {
+        let shown = dspark_look::middle_ellipsis(ui, Type::NOTE, &value, width - 100.0);
+        key_value(ui, key, &shown);
+    }
+    ui.add_space(12.0);
+    dspark_look::controls(ui, |ui| {
+        ui.spacing_mut().item_spacing.x = 8.0;
+        let busy = !state.engine.requests.is_empty() || state.models.loading.is_some();
+        let again = Button::secondary("Measure again")
+            .small()
+            .icon(Icon::ArrowsClockwise)
+            .enabled(!busy);
+        if ui.add(again).clicked() {
+            out.push(Msg::Lab(LabMsg::Measure));
+        }
+        ui.label(Type::SMALL.rich(if busy { "when it is idle" } else { "loads the model anew" }, theme.t3));
+    });
+}
+
+/// `28 Nov 2026, 14:02`, by the clock on the wall.
+fn when(seconds: u64) -> String {
+    let stamp = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    match stamp {
+        Some(stamp) if seconds > 0 => TimeZone::system().to_datetime(stamp).strftime("%-d %b %Y, %H:%M").to_string(),
+        _ => "–".into(),
+    }
+}

@@ -1,0 +1,259 @@
+//! How models decode. What is changed here is collected and applied with one reload.
+
+use super::SettingsView;
+use crate::{
+    screens::lab::words,
+    settings::{Decoding, DrafterChoice},
+    shell::{picker::expand, text::count},
+    state::{DecodingMsg, Msg, State},
+};
+use dspark_look::{
+    Button, Chip, ReloadAnswer, SettingsRow, Slider, TextField, Theme, Tone, Type, reload_bar, segmented, select, settings_group,
+};
+use dspark_protocol::{Cap, Mode, TreeSetting};
+use egui::{Rect, Ui, vec2};
+
+/// Drafts of a round that the list offers where no drafter says how many it gives.
+const CAPS: usize = 8;
+const WINDOWS: [usize; 7] = [2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
+
+pub(super) fn show(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg>) {
+    let mut edited = state.edited_decoding().clone();
+    now(ui, state);
+    settings_group(ui, "Speculation", |ui| {
+        mode(ui, &mut edited);
+        drafter(ui, state, &mut edited, view);
+        cap(ui, state, &mut edited);
+        tree(ui, &mut edited);
+        lookup(ui, &mut edited);
+        confidence(ui, &mut edited);
+    });
+    settings_group(ui, "Memory", |ui| window(ui, state, &mut edited));
+    if edited != *state.edited_decoding() {
+        out.push(Msg::Decoding(DecodingMsg::Edit(Box::new(edited))));
+    }
+}
+
+/// What runs at this moment, and why.
+fn now(ui: &mut Ui, state: &State) {
+    let Some(speculation) = state.engine.speculation.as_deref().filter(|_| state.has_model()) else {
+        return;
+    };
+    let plain = speculation.mode == Mode::Baseline;
+    let drafter = speculation
+        .drafter
+        .as_ref()
+        .map_or_else(String::new, |drafter| format!(" with {}", drafter.name));
+    let name = format!("Now: {}{drafter}", words::mode(speculation.mode));
+    let detail = match (&speculation.reason, speculation.cap) {
+        (Some(reason), _) => reason.clone(),
+        (None, 0) if !plain => "parked: plain steps for now".into(),
+        (None, cap) if !plain => format!("up to {cap} drafted a round"),
+        _ => "one token a step".into(),
+    };
+    settings_group(ui, "In use", |ui| {
+        SettingsRow::new(&name).detail(&detail).show(ui, |ui| {
+            let (word, tone) = if plain {
+                ("plain", Tone::Neutral)
+            } else if speculation.cap == 0 && speculation.mode != Mode::Lookup {
+                ("parked", Tone::Warn)
+            } else {
+                ("drafting", Tone::Accent)
+            };
+            ui.add(Chip::new(word).tone(tone));
+        });
+    });
+}
+
+/// Every mode is offered whatever is loaded: choosing one must never take the others away.
+fn mode(ui: &mut Ui, edited: &mut Decoding) {
+    SettingsRow::new("Mode")
+        .detail("Auto takes the fastest this pair and machine have shown. No mode changes what is written")
+        .reload()
+        .show(ui, |ui| {
+            let choices = [Mode::Auto, Mode::Dspark, Mode::Dflash, Mode::Lookup, Mode::Baseline].map(|mode| (mode, words::mode(mode)));
+            select(ui, "Mode", &mut edited.mode, &choices, 150.0);
+        });
+}
+
+fn drafter(ui: &mut Ui, state: &State, edited: &mut Decoding, view: &mut SettingsView) {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Kind {
+        Auto,
+        Off,
+        Path,
+    }
+    let loaded = state.engine.speculation.as_ref().and_then(|state| state.drafter.as_ref());
+    let detail = match (&edited.drafter, loaded) {
+        (DrafterChoice::Auto, Some(drafter)) => format!("Known for the loaded model: {}", drafter.name),
+        (DrafterChoice::Auto, None) => "The one known for the model, if it is on this machine".into(),
+        (DrafterChoice::Off, _) => "Models are loaded without one".into(),
+        (DrafterChoice::Path(path), _) => format!("{} for every model", path.display()),
+    };
+    SettingsRow::new("Drafter").detail(&detail).reload().show(ui, |ui| {
+        let mut kind = match (&edited.drafter, &view.drafter) {
+            (_, Some(_)) | (DrafterChoice::Path(_), None) => Kind::Path,
+            (DrafterChoice::Auto, None) => Kind::Auto,
+            (DrafterChoice::Off, None) => Kind::Off,
+        };
+        let choices = [(Kind::Auto, "Auto"), (Kind::Off, "None"), (Kind::Path, "Folder")];
+        if segmented(ui, &mut kind, &choices).changed() {
+            view.drafter = None;
+            match kind {
+                Kind::Auto => edited.drafter = DrafterChoice::Auto,
+                Kind::Off => edited.drafter = DrafterChoice::Off,
+                Kind::Path => view.drafter = Some(String::new()),
+            }
+        }
+    });
+    if let Some(mut text) = view.drafter.clone().or_else(|| match &edited.drafter {
+        DrafterChoice::Path(path) => Some(path.display().to_string()),
+        _ => None,
+    }) {
+        SettingsRow::new("Drafter folder").show(ui, |ui| {
+            let ready = !text.trim().is_empty();
+            let set = ui
+                .add(Button::secondary("Use").small().enabled(ready).label("Use drafter"))
+                .clicked();
+            let field = TextField::new(&mut text, "Drafter folder")
+                .hint("Folder or GGUF file of a drafter")
+                .width(320.0)
+                .mono();
+            let response = ui.add(field);
+            if response.changed() {
+                view.drafter = Some(text.clone());
+            }
+            let entered = response.lost_focus() && ui.input(|input| input.key_pressed(egui::Key::Enter));
+            if (set || entered) && ready {
+                edited.drafter = DrafterChoice::Path(expand(text.trim()));
+                view.drafter = None;
+            }
+        });
+    }
+}
+
+fn cap(ui: &mut Ui, state: &State, edited: &mut Decoding) {
+    let loaded = state.engine.speculation.as_ref().and_then(|state| state.drafter.as_ref());
+    let mut most = loaded.map_or(CAPS, |drafter| drafter.max_draft);
+    if let Cap::Fixed(cap) = edited.cap {
+        most = most.max(cap);
+    }
+    SettingsRow::new("Draft cap")
+        .detail("How many tokens a round may guess. Derived is the best for this machine; Auto follows the text")
+        .reload()
+        .show(ui, |ui| {
+            let numbers: Vec<String> = (1..=most).map(|cap| cap.to_string()).collect();
+            let mut choices = vec![(Cap::Derived, "Derived"), (Cap::Auto, "Auto"), (Cap::Full, "Full block")];
+            choices.extend(numbers.iter().enumerate().map(|(at, text)| (Cap::Fixed(at + 1), text.as_str())));
+            select(ui, "Draft cap", &mut edited.cap, &choices, 150.0);
+        });
+}
+
+fn tree(ui: &mut Ui, edited: &mut Decoding) {
+    SettingsRow::new("Side branches")
+        .detail("Check alternatives together with the likeliest draft, where that costs no more")
+        .reload()
+        .show(ui, |ui| {
+            let mut choices = vec![(TreeSetting::Auto, "Auto"), (TreeSetting::On, "On"), (TreeSetting::Off, "Off")];
+            let nodes = [4, 8, 12, 16, 24, 32].map(|nodes| (TreeSetting::Nodes(nodes), format!("{nodes} nodes")));
+            choices.extend(nodes.iter().map(|(setting, text)| (*setting, text.as_str())));
+            select(ui, "Side branches", &mut edited.tree, &choices, 150.0);
+        });
+}
+
+fn lookup(ui: &mut Ui, edited: &mut Decoding) {
+    SettingsRow::new("Lookup")
+        .detail("Guess text that repeats from what stands above")
+        .reload()
+        .show(ui, |ui| {
+            let choices = [(None, "Auto"), (Some(true), "On"), (Some(false), "Off")];
+            segmented(ui, &mut edited.lookup, &choices);
+        });
+}
+
+fn confidence(ui: &mut Ui, edited: &mut Decoding) {
+    SettingsRow::new("Confidence")
+        .detail("Cut a draft where the drafter itself doubts it. 0 never cuts")
+        .reload()
+        .show(ui, |ui| {
+            let theme = Theme::of(ui);
+            let (rect, _) = ui.allocate_exact_size(vec2(34.0, 20.0), egui::Sense::hover());
+            let galley = Type::BASE.galley(ui, format!("{:.2}", edited.confidence), theme.t1);
+            dspark_look::paint::text_right(ui.painter(), rect, rect.right(), galley, theme.t1);
+            let mut exact = (f64::from(edited.confidence) * 20.0).round() / 20.0;
+            let before = exact;
+            ui.add(
+                Slider::new(&mut exact, 0.0..=0.95, "Confidence")
+                    .step(0.05)
+                    .width(150.0)
+                    .surface(theme.panel),
+            );
+            if exact != before {
+                edited.confidence = exact as f32;
+            }
+        });
+}
+
+fn window(ui: &mut Ui, state: &State, edited: &mut Decoding) {
+    let model = state.engine.model.as_deref();
+    let most = model.map_or(usize::MAX, |model| model.max_context);
+    let per_token = model.map_or(0, |model| model.kv_bytes_per_token);
+    let chosen = edited.context_window.or(model.map(|model| model.max_context));
+    let detail = match chosen {
+        Some(tokens) if per_token > 0 => {
+            format!(
+                "{} tokens take {} of memory when full",
+                count(tokens),
+                crate::shell::text::bytes(per_token * tokens as u64)
+            )
+        }
+        _ => "How many tokens of conversation are kept".into(),
+    };
+    SettingsRow::new("Context window").detail(&detail).reload().show(ui, |ui| {
+        let mut sizes: Vec<usize> = WINDOWS.into_iter().filter(|size| *size < most).collect();
+        sizes.extend(edited.context_window.filter(|size| !sizes.contains(size)));
+        let texts: Vec<String> = sizes.iter().map(|size| format!("{} tokens", count(*size))).collect();
+        let mut choices = vec![(None, "All of the model's")];
+        choices.extend(sizes.iter().zip(&texts).map(|(size, text)| (Some(*size), text.as_str())));
+        select(ui, "Context window", &mut edited.context_window, &choices, 190.0);
+    });
+}
+
+/// One bar for all changes.
+pub(super) fn reload(ui: &Ui, state: &State, over: Rect, out: &mut Vec<Msg>) {
+    let Some(edited) = &state.decoding else { return };
+    let changes = changes(&state.settings.decoding, edited);
+    let words = match changes {
+        1 => "One change needs a reload".to_owned(),
+        many => format!("{many} changes need a reload"),
+    };
+    let seconds = state.engine.model.as_ref().map_or(0.0, |model| model.load_seconds);
+    let busy = !state.engine.requests.is_empty();
+    let detail = if busy {
+        "The reply that is being written will be cut off.".into()
+    } else if seconds >= 1.0 {
+        format!("about {seconds:.0} s; chats stay as they are")
+    } else {
+        "about a second; chats stay as they are".into()
+    };
+    match reload_bar(ui.ctx(), over, &words, &detail) {
+        Some(ReloadAnswer::Reload) => out.push(Msg::Decoding(DecodingMsg::Apply)),
+        Some(ReloadAnswer::Discard) => out.push(Msg::Decoding(DecodingMsg::Discard)),
+        None => {}
+    }
+}
+
+fn changes(before: &Decoding, after: &Decoding) -> usize {
+    [
+        before.mode != after.mode,
+        before.cap != after.cap,
+        before.tree != after.tree,
+        before.confidence != after.confidence,
+        before.lookup != after.lookup,
+        before.context_window != after.context_window,
+        before.drafter != after.drafter,
+    ]
+    .into_iter()
+    .filter(|changed| *changed)
+    .count()
+}
