@@ -44,6 +44,11 @@ impl Board {
         }
     }
 
+    /// Another model, or none: the rounds of the one before say nothing about it.
+    pub(crate) fn forget_rounds(&self) {
+        self.rounds.clear();
+    }
+
     /// Whether the engine is at work.
     pub(crate) fn busy(&self) -> bool {
         use EngineState::{Generating, Loading, Prefilling, Unloading};

@@ -58,7 +58,8 @@ impl Calibration {
             Self::Kept(path) => Some(CurveFile::new(path)),
             _ => None,
         };
-        if let Some(curves) = file.as_ref().and_then(|file| file.get(&key)) {
+        let kept = file.as_ref().filter(|_| !request.recalibrate);
+        if let Some(curves) = kept.and_then(|file| file.get(&key)) {
             return Some(curves);
         }
         starting();

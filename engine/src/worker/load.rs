@@ -58,6 +58,7 @@ impl Engine {
                     chunks: options.chunks(),
                 });
                 released();
+                self.shop.board.forget_rounds();
                 self.codec.store(Some(Arc::new(codec)));
                 self.shop.board.now.model = Some(info.clone());
                 self.shop.board.now.speculation = self.model.as_ref().map(|model| Arc::new(model.speculation.state()));
@@ -90,6 +91,7 @@ impl Engine {
         self.shop.board.now.model = None;
         self.shop.board.now.speculation = None;
         self.shop.board.now.last_decode_rate = None;
+        self.shop.board.forget_rounds();
         released();
     }
 }

@@ -96,7 +96,10 @@ impl BarPlot<'_> {
         if let Some((at, value, words)) = self.measured {
             let middle = plot.left() + slot * (at as f32 + 0.5);
             let x = egui::Rangef::new((middle - width / 2.0 - 7.0).round(), (middle + width / 2.0 + 7.0).round());
-            super::curve::level(ui, theme, x, scale.y(plot, value).round(), plot, words);
+            let y = scale.y(plot, value).round();
+            let next = self.bars.get(at + 1);
+            let free = next.is_none_or(|next| scale.y(plot, next.value) > y + 12.0);
+            super::curve::level(ui, theme, x, y, (plot, free), words);
         }
         response
     }

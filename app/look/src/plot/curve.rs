@@ -83,7 +83,13 @@ impl CurvePlot<'_> {
             // Below the line, where the overlay is not; at the floor there is no room.
             let below = point.y + 8.0 + text.size().y < plot.bottom();
             let y = if below { point.y + 7.0 } else { point.y - 8.0 - text.size().y };
-            ui.painter().galley(pos2(point.x - half.x, y), text, theme.t1);
+            // Beside the knee's line, not on it.
+            let x = if self.knee.is_some_and(|knee| knee.0 == *at) {
+                point.x + 7.0
+            } else {
+                point.x - half.x
+            };
+            ui.painter().galley(pos2(x, y), text, theme.t1);
         }
         for (at, value) in self.points {
             let column = Rect::from_x_y_ranges(x(*at) - slot / 2.0..=x(*at) + slot / 2.0, plot.y_range());
@@ -165,13 +171,18 @@ fn number(value: f32) -> String {
 }
 
 /// A short line over the bar at `index`: what was measured where the bar is a prediction.
-pub(super) fn level(ui: &Ui, theme: &Theme, x: egui::Rangef, y: f32, plot: Rect, words: &str) {
+pub(super) fn level(ui: &Ui, theme: &Theme, x: egui::Rangef, y: f32, (plot, free): (Rect, bool), words: &str) {
     let ink: Color32 = theme.t1;
     paint::hline(ui.painter(), x, y - 1.0, ink);
     paint::hline(ui.painter(), x, y, ink);
     let text = Type::LABEL.galley(ui, words, ink);
     let size = text.size();
-    let right = x.max + 8.0 + size.x <= plot.right();
-    let left = if right { x.max + 8.0 } else { x.min - 8.0 - size.x };
-    ui.painter().galley(pos2(left, y - size.y / 2.0), text, ink);
+    let at = if free && x.max + 8.0 + size.x <= plot.right() {
+        pos2(x.max + 8.0, y - size.y / 2.0)
+    } else {
+        // The neighbour is as high: there is room above only.
+        let left = (x.center() - size.x / 2.0).clamp(plot.left(), (plot.right() - size.x).max(plot.left()));
+        pos2(left, y - size.y - 4.0)
+    };
+    ui.painter().galley(at, text, ink);
 }

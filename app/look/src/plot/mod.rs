@@ -78,6 +78,9 @@ pub(crate) fn reference(ui: &Ui, plot: Rect, scale: Scale, value: f32, words: &s
         4.0,
         4.0,
     ));
+    if words.is_empty() {
+        return;
+    }
     let text = Type::SHORTCUT.galley(ui, words, theme.t2);
     let size = text.size();
     ui.painter()

@@ -2,7 +2,7 @@ use dspark_protocol::{
     ActiveRequest, CapOrigin, Command, Curves, DrafterInfo, EngineHandle, EngineState, Event, FinishReason, GenerateCommand, LoadEvent,
     LoadStage, MachineInfo, Memory, Message, Mode, ModelInfo, Prompt, PromptCodec, RoundRecord, RoundStats, Snapshot, Source,
     SpeculationState, SpeculationSummary, Summary, TemplateOptions, TextDelta, Timings, TokenInfo, Usage, Worker, channel,
-    double::speculation::{Rounds, parked, plain, record},
+    double::speculation::{Rounds, parked, plain, rates, record},
 };
 use std::{
     path::PathBuf,
@@ -199,21 +199,6 @@ impl Play {
             }
             t_ms += 1400.0;
         }
-        if self.actor.past > 0 {
-            let asker = |id: u64, client: &str, prompt_tokens: usize| ActiveRequest {
-                id,
-                client: client.into(),
-                prompt_tokens,
-                generated: 0,
-                waiting: false,
-            };
-            // Seen once, so that the rounds have names.
-            self.now.requests = vec![asker(900, "opencode", 1840), asker(901, "Chat", 726)];
-            self.publish(EngineState::Generating { tokens_per_sec: 66.2 });
-            thread::sleep(Duration::from_millis(120));
-            self.now.requests.clear();
-            self.publish(EngineState::Ready);
-        }
     }
 
     fn publish(&mut self, state: EngineState) {
@@ -405,7 +390,7 @@ impl Pair {
             cap_origin: CapOrigin::Derived,
             tree: "off".into(),
             acceptance: 0.70,
-            predicted: curves.rates(7, 0.70, 1184),
+            predicted: rates(&curves, 0.70),
             curves: Some(curves),
         };
         match self {
@@ -413,13 +398,9 @@ impl Pair {
             Self::Parked => SpeculationState {
                 cap: 0,
                 cap_origin: CapOrigin::Auto,
-                acceptance: 0.12,
+                acceptance: 0.06,
                 reason: parked().reason,
-                predicted: drafting
-                    .curves
-                    .as_ref()
-                    .map(|curves| curves.rates(7, 0.12, 1184))
-                    .unwrap_or_default(),
+                predicted: drafting.curves.as_ref().map(|curves| rates(curves, 0.06)).unwrap_or_default(),
                 ..drafting
             },
             Self::Plain => plain(),

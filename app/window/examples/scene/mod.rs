@@ -11,7 +11,7 @@ pub use engine::{Actor, Pair};
 use dspark_protocol::EngineHandle;
 use dspark_window::{
     settings::{Settings, ThemeChoice},
-    state::{ChatMsg, DecodingMsg, LabMsg, LabView, ModelsMsg, Msg, PaletteMsg, Screen, SettingsMsg, SettingsPage},
+    state::{Asker, ChatMsg, DecodingMsg, LabMsg, LabView, ModelsMsg, Msg, PaletteMsg, Screen, SettingsMsg, SettingsPage},
 };
 use std::{error::Error, path::Path};
 
@@ -134,12 +134,23 @@ impl Scene {
             Self::Reply => vec![Msg::Chat(ChatMsg::Open(chats::FIRST))],
             Self::Models => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Show(Screen::Models)],
             Self::Settings => vec![Msg::Settings(SettingsMsg::Page(SettingsPage::General)), Msg::Show(Screen::Settings)],
-            Self::Live | Self::LiveParked | Self::LivePlain | Self::LiveEmpty | Self::LabNoModel => vec![Msg::Show(Screen::Lab)],
+            Self::LiveEmpty | Self::LabNoModel => vec![Msg::Show(Screen::Lab)],
+            Self::Live | Self::LiveParked | Self::LivePlain => {
+                // Who asked for the rounds that are there already.
+                let asked = |request, client: &str, prompt_tokens| {
+                    let asker = Asker {
+                        client: client.into(),
+                        prompt_tokens,
+                    };
+                    Msg::Lab(LabMsg::Asked { request, asker })
+                };
+                vec![asked(900, "opencode", 1840), asked(901, "Chat", 726), Msg::Show(Screen::Lab)]
+            }
             Self::Curves | Self::CurvesParked | Self::CurvesEmpty => vec![Msg::Show(Screen::Lab), Msg::Lab(LabMsg::View(LabView::Curves))],
             Self::Palette => vec![
                 Msg::Chat(ChatMsg::Open(chats::FIRST)),
                 Msg::Palette(PaletteMsg::Open(true)),
-                Msg::Palette(PaletteMsg::Query("load".into())),
+                Msg::Palette(PaletteMsg::Query("la".into())),
             ],
             Self::Decoding => {
                 let edited = dspark_window::settings::Decoding {

@@ -157,7 +157,7 @@ fn actions(state: &State) -> Vec<Command> {
     if let Some(model) = &state.engine.model {
         let frees = format!("frees {}", bytes(model.weight_bytes));
         rows.push(add(Icon::Eject, format!("Unload {}", model.name), vec![Msg::Models(ModelsMsg::Unload)]).detail(frees));
-        rows.push(add(Icon::Gauge, "Measure this pair again".into(), vec![Msg::Lab(LabMsg::Measure)]).detail("loads the model anew"));
+        rows.push(add(Icon::Gauge, "Measure this pair again".into(), vec![Msg::Lab(LabMsg::Measure)]).detail("reloads the model"));
     }
     if state.decoding.is_some() {
         rows.push(add(

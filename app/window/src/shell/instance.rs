@@ -59,9 +59,9 @@ pub(super) fn listen(data_dir: &Path, inbox: Inbox) {
             let mut line = String::new();
             // Longer than any path: nobody may fill the memory.
             if BufReader::new(socket.take(16 << 10)).read_line(&mut line).is_ok() {
-                messages(line.trim_end_matches('\n'))
-                    .into_iter()
-                    .for_each(|message| inbox.push(message));
+                for message in messages(line.trim_end_matches('\n')) {
+                    inbox.push(message);
+                }
             }
         }
     };

@@ -76,10 +76,7 @@ impl Iterator for Rounds {
 
 /// What is written down of `round`. `ms` is what the curves say, so that figures do not depend on the test's machine.
 pub fn record(state: &SpeculationState, round: Round, committed: usize) -> RoundRecord {
-    let ms = state
-        .curves
-        .as_ref()
-        .and_then(|curves| curves.round_ms(round.drafted, curves.context));
+    let ms = state.curves.as_ref().and_then(|curves| round_ms(curves, round.drafted));
     RoundRecord {
         seq: 0,
         t_ms: 0.0,
@@ -113,7 +110,11 @@ pub fn curves() -> Curves {
 /// A round with `cap` drafts, at widths that were measured.
 pub fn round_ms(curves: &Curves, cap: usize) -> Option<f64> {
     let verify = curves.verify.get(&(cap + 1))?;
-    let drafts = if cap == 0 { 0.0 } else { curves.drafter.get(&cap)? + curves.overhead };
+    let drafts = if cap == 0 {
+        0.0
+    } else {
+        curves.drafter.get(&cap)? + curves.overhead
+    };
     Some(verify + drafts)
 }
 

@@ -4,6 +4,7 @@ use super::rounds::rounded;
 use crate::{App, error::ApiError};
 use axum::{Json, extract::State};
 use dspark_protocol::{Curves, MachineInfo, ModelInfo, SpeculationState};
+use dspark_speculate::cost::knee;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -31,8 +32,7 @@ pub(crate) async fn calibration(State(app): State<App>) -> Result<Json<Value>, A
 }
 
 fn describe(model: &ModelInfo, machine: &MachineInfo, state: &SpeculationState, curves: &Curves) -> Value {
-    let knee = curves.knee();
-    let widest = curves.verify.keys().next_back().copied();
+    let knee = knee(&curves.verify);
     json!({
         "available": true,
         "key": {
@@ -52,8 +52,7 @@ fn describe(model: &ModelInfo, machine: &MachineInfo, state: &SpeculationState, 
         "measured_at": curves.measured_at,
         "recommendation": {
             "knee_width": knee,
-            // Without a knee the widest measured forward is still cheap.
-            "dflash_full_block_viable": knee.or(widest).is_some_and(|width| width >= FULL_BLOCK_KNEE),
+            "dflash_full_block_viable": knee >= FULL_BLOCK_KNEE,
             "recommend": state.cap,
         },
         "controller": {

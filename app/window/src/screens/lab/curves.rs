@@ -7,7 +7,8 @@ use dspark_look::{
     plot::{Bar, BarPlot, CurvePlot},
     segmented_sized, stat_figure, tip,
 };
-use dspark_protocol::{Curves, Mode, SpeculationState};
+use dspark_protocol::{Mode, SpeculationState};
+use dspark_speculate::cost::CostModel;
 use egui::{Rect, Role, Ui, vec2};
 use jiff::{Timestamp, tz::TimeZone};
 
@@ -16,14 +17,14 @@ const NARROW_PLOT: f32 = 300.0;
 
 pub(super) fn show(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
     let speculation = state.engine.speculation.as_deref();
-    let Some((speculation, curves)) = speculation.and_then(|known| known.curves.as_ref().map(|curves| (known, curves))) else {
+    let Some((speculation, cost)) = speculation.and_then(|known| Some((known, CostModel::new(known.curves.clone()?)?))) else {
         return nothing(ui, state, speculation, height, out);
     };
     if Density::of(ui.ctx()) == Density::Narrow {
-        panel(ui, 0.0, |ui| chosen(ui, state, speculation, curves));
-        panel(ui, NARROW_PLOT, |ui| verify(ui, state, speculation, curves, NARROW_PLOT, out));
-        panel(ui, NARROW_PLOT, |ui| rates(ui, state, speculation, curves, NARROW_PLOT));
-        panel(ui, 0.0, |ui| provenance(ui, state, speculation, curves, out));
+        panel(ui, 0.0, |ui| chosen(ui, state, speculation, &cost));
+        panel(ui, NARROW_PLOT, |ui| verify(ui, state, speculation, &cost, NARROW_PLOT, out));
+        panel(ui, NARROW_PLOT, |ui| rates(ui, state, speculation, &cost, NARROW_PLOT));
+        panel(ui, 0.0, |ui| provenance(ui, state, speculation, &cost, out));
         return;
     }
     let width = ui.available_width();
@@ -31,11 +32,11 @@ pub(super) fn show(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) 
     beside(ui, &[width - SIDE - 12.0, SIDE], 2.0 * half + 12.0, |ui, at| {
         ui.spacing_mut().item_spacing.y = 12.0;
         if at == 0 {
-            panel(ui, half, |ui| verify(ui, state, speculation, curves, half, out));
-            panel(ui, half, |ui| rates(ui, state, speculation, curves, half));
+            panel(ui, half, |ui| verify(ui, state, speculation, &cost, half, out));
+            panel(ui, half, |ui| rates(ui, state, speculation, &cost, half));
         } else {
-            panel(ui, 0.0, |ui| chosen(ui, state, speculation, curves));
-            panel(ui, 0.0, |ui| provenance(ui, state, speculation, curves, out));
+            panel(ui, 0.0, |ui| chosen(ui, state, speculation, &cost));
+            panel(ui, 0.0, |ui| provenance(ui, state, speculation, &cost, out));
         }
     });
 }
@@ -65,7 +66,7 @@ fn nothing(ui: &mut Ui, state: &State, speculation: Option<&SpeculationState>, h
     });
 }
 
-fn chosen(ui: &mut Ui, state: &State, speculation: &SpeculationState, curves: &Curves) {
+fn chosen(ui: &mut Ui, state: &State, speculation: &SpeculationState, cost: &CostModel) {
     let theme = Theme::of(ui);
     ui.label(Type::LABEL.rich("Chosen draft cap", theme.t3));
     let most = speculation.drafter.as_ref().map_or(speculation.cap, |drafter| drafter.max_draft);
@@ -77,8 +78,8 @@ fn chosen(ui: &mut Ui, state: &State, speculation: &SpeculationState, curves: &C
     let figure = ui.label(stat_figure(&value, &unit, theme));
     figure.widget_info(|| egui::WidgetInfo::labeled(Role::Label, true, format!("Chosen draft cap {value} {unit}")));
     ui.add_space(4.0);
-    let depth = state.engine.context_tokens.max(curves.context);
-    let text = words::cap(speculation, curves, depth);
+    let depth = state.engine.context_tokens.max(cost.curves().context);
+    let text = words::cap(speculation, cost, depth);
     ui.add(egui::Label::new(Type::NOTE.with_line(20.0).rich(text, theme.t2)).wrap());
 }
 
@@ -86,8 +87,9 @@ fn points(curve: &std::collections::BTreeMap<usize, f64>, shift: usize) -> Vec<(
     curve.iter().map(|(at, ms)| (at + shift, *ms as f32)).collect()
 }
 
-fn verify(ui: &mut Ui, state: &State, speculation: &SpeculationState, curves: &Curves, height: f32, out: &mut Vec<Msg>) {
+fn verify(ui: &mut Ui, state: &State, speculation: &SpeculationState, cost: &CostModel, height: f32, out: &mut Vec<Msg>) {
     let theme = Theme::of(ui);
+    let curves = cost.curves();
     let top = ui.cursor().min;
     let widest = curves.verify.keys().next_back().copied().unwrap_or(1);
     let title = card_title(ui, "Verify time by width", &format!("ms for one pass over 1 to {widest} rows"));
@@ -119,11 +121,12 @@ fn verify(ui: &mut Ui, state: &State, speculation: &SpeculationState, curves: &C
         let at_depth: Vec<(usize, f32)> = curves
             .verify
             .keys()
-            .filter_map(|width| Some((*width, curves.verify_ms(*width, tokens)? as f32)))
+            .map(|width| (*width, cost.verify_ms(*width, tokens) as f32))
             .collect();
         (at_depth, format!("at {}k", tokens >> 10))
     });
-    let knee = curves.knee();
+    // At the widest there is nothing dear to be seen.
+    let knee = Some(cost.knee()).filter(|knee| *knee < widest);
     let knee_words = knee.map(|knee| format!("knee at {knee} rows")).unwrap_or_default();
     CurvePlot {
         label: "Verify time",
@@ -138,7 +141,7 @@ fn verify(ui: &mut Ui, state: &State, speculation: &SpeculationState, curves: &C
     .show(ui, height - 30.0 - 32.0);
 }
 
-fn rates(ui: &mut Ui, state: &State, speculation: &SpeculationState, curves: &Curves, height: f32) {
+fn rates(ui: &mut Ui, state: &State, speculation: &SpeculationState, cost: &CostModel, height: f32) {
     let theme = Theme::of(ui);
     let series = &theme.series;
     let known = measured(&state.lab, speculation.cap);
@@ -157,7 +160,7 @@ fn rates(ui: &mut Ui, state: &State, speculation: &SpeculationState, curves: &Cu
     ui.add_space(12.0);
     let rates = if speculation.predicted.is_empty() {
         let most = speculation.drafter.as_ref().map_or(speculation.cap, |drafter| drafter.max_draft);
-        curves.rates(most, speculation.acceptance, state.engine.context_tokens)
+        cost.predicted(speculation.acceptance, state.engine.context_tokens, most)
     } else {
         speculation.predicted.clone()
     };
@@ -196,13 +199,14 @@ fn rates(ui: &mut Ui, state: &State, speculation: &SpeculationState, curves: &Cu
         axis: true,
         inside: true,
         measured: at.zip(known).map(|(at, rate)| (at, rate as f32, measured_words.as_str())),
-        reference: plain.map(|plain| (plain, "plain decoding")),
+        // The line stands for the grey bar, which is named.
+        reference: plain.map(|plain| (plain, "")),
         ..BarPlot::new("Predicted rate by draft cap", &bars)
     }
     .show(ui, height - 30.0 - 32.0);
 }
 
-fn provenance(ui: &mut Ui, state: &State, speculation: &SpeculationState, curves: &Curves, out: &mut Vec<Msg>) {
+fn provenance(ui: &mut Ui, state: &State, speculation: &SpeculationState, cost: &CostModel, out: &mut Vec<Msg>) {
     let theme = Theme::of(ui);
     let machine = &state.engine.machine;
     let quantization = state.engine.model.as_ref().map_or("", |model| model.quantization.as_str());
@@ -212,6 +216,8 @@ fn provenance(ui: &mut Ui, state: &State, speculation: &SpeculationState, curves
     let kind = if machine.backend == "cpu" { "Processor" } else { "Graphics" };
     let drafter = speculation.drafter.as_ref();
     let chosen = speculation.cap.max(1);
+    let curves = cost.curves();
+    let pass = cost.round_ms(chosen, curves.context) - cost.verify_ms(chosen + 1, curves.context) - curves.overhead;
     let rows = [
         (kind, or_dash(&machine.device)),
         (
@@ -233,7 +239,7 @@ fn provenance(ui: &mut Ui, state: &State, speculation: &SpeculationState, curves
             })
             .into(),
         ),
-        ("Drafter pass", format!("{:.1} ms", curves.drafter_ms(chosen))),
+        ("Drafter pass", format!("{pass:.1} ms")),
         ("Overhead", format!("{:.1} ms", curves.overhead)),
         ("Context", format!("{} tokens", crate::shell::text::count(curves.context))),
         ("Measured", when(curves.measured_at)),
@@ -254,7 +260,7 @@ fn provenance(ui: &mut Ui, state: &State, speculation: &SpeculationState, curves
         if ui.add(again).clicked() {
             out.push(Msg::Lab(LabMsg::Measure));
         }
-        ui.label(Type::SMALL.rich(if busy { "when it is idle" } else { "loads the model anew" }, theme.t3));
+        ui.label(Type::SMALL.rich(if busy { "when it is idle" } else { "reloads the model" }, theme.t3));
     });
 }
 

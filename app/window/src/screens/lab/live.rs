@@ -14,6 +14,7 @@ use dspark_look::{
     plot::{Bar, BarPlot, LinePlot, Share, accept_ribbon, share_bar},
     stat_row, tip,
 };
+use dspark_speculate::cost::CostModel;
 use egui::{Rect, Sense, Ui, pos2, vec2};
 
 /// Height of the page where nothing needs to scroll.
@@ -100,22 +101,29 @@ fn stats(ui: &mut Ui, state: &State, figures: &Figures, notes: bool) {
     let mean = format!("{:.2}", figures.stats.mean_accept_len());
     let cap = figures.last.and_then(|round| round.cap);
     let possible = match cap {
-        Some(cap) => format!("of {} possible at cap {cap}", cap + 1),
-        None => "1 without drafts".into(),
+        Some(cap) if cap > 0 => format!("of {} possible at cap {cap}", cap + 1),
+        _ => "1 without drafts".into(),
     };
     let ms = figures.round_ms.map_or_else(|| "–".into(), |ms| format!("{ms:.1}"));
-    let parts = speculation
-        .and_then(|state| state.curves.as_ref().map(|curves| (state, curves)))
-        .and_then(|(speculation, curves)| {
-            let verify = curves.verify_ms(speculation.cap + 1, state.engine.context_tokens)?;
-            Some(format!(
-                "measured: verify {verify:.1}, draft {:.1}",
-                curves.drafter_ms(speculation.cap)
-            ))
-        })
-        .unwrap_or_default();
+    let cost = speculation.and_then(|state| CostModel::new(state.curves.clone()?));
+    let parts = speculation.zip(cost).map_or_else(String::new, |(speculation, cost)| {
+        let verify = cost.verify_ms(speculation.cap + 1, state.engine.context_tokens);
+        let drafter = cost.round_ms(speculation.cap, state.engine.context_tokens) - verify;
+        if speculation.cap == 0 {
+            format!("verify {verify:.1}")
+        } else {
+            format!("verify {verify:.1}, drafter {drafter:.1}")
+        }
+    });
     let context = count(state.engine.context_tokens);
-    let window = model.map_or_else(String::new, |model| format!("of {}", count(model.context_window)));
+    let window = model.map_or_else(String::new, |model| {
+        if notes {
+            format!("of {}", count(model.context_window))
+        } else {
+            // Where there is no room for a third line there is none for five digits either.
+            format!("of {}k", model.context_window >> 10)
+        }
+    });
     let kv = model.map_or_else(String::new, |model| {
         format!("KV cache {}", bytes(model.kv_bytes_per_token * state.engine.context_tokens as u64))
     });
@@ -169,7 +177,7 @@ fn strip(ui: &mut Ui, doing: Doing, sentence: &str) {
     let theme = Theme::of(ui);
     let (word, tone, icon) = words::chip(doing);
     let width = ui.available_width();
-    let text = Type::NOTE.with_line(20.0).wrapped(ui, sentence, theme.t2, width - 134.0);
+    let text = Type::NOTE.with_line(20.0).wrapped(ui, sentence, theme.t2, width - 124.0);
     let height = (text.size().y + 20.0).max(40.0);
     let (rect, response) = ui.allocate_exact_size(vec2(width, height), Sense::hover());
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Status, true, format!("{word}. {sentence}")));

@@ -3,7 +3,8 @@
 use super::figures::Doing;
 use crate::shell::text::ordinal;
 use dspark_look::{Icon, Tone};
-use dspark_protocol::{CapOrigin, Curves, Mode, SpeculationState, expected_tokens};
+use dspark_protocol::{CapOrigin, Mode, SpeculationState};
+use dspark_speculate::cost::{CostModel, expected};
 
 /// Names as people write them.
 pub(crate) fn mode(mode: Mode) -> &'static str {
@@ -78,7 +79,7 @@ fn drafting(state: &SpeculationState) -> String {
 }
 
 /// Why this cap and not one more.
-pub(super) fn cap(state: &SpeculationState, curves: &Curves, depth: usize) -> String {
+pub(super) fn cap(state: &SpeculationState, cost: &CostModel, depth: usize) -> String {
     let most = state.drafter.as_ref().map_or(state.cap, |drafter| drafter.max_draft);
     if state.cap == 0 {
         let best = state
@@ -100,25 +101,25 @@ pub(super) fn cap(state: &SpeculationState, curves: &Curves, depth: usize) -> St
     if state.cap >= most {
         return "All that the drafter gives: each further draft still pays.".into();
     }
-    let (now, next) = (curves.round_ms(state.cap, depth), curves.round_ms(state.cap + 1, depth));
-    let more = now.zip(next).map(|(now, next)| next - now);
-    let tokens = expected_tokens(state.cap + 1, state.acceptance) - expected_tokens(state.cap, state.acceptance);
+    let more = cost.round_ms(state.cap + 1, depth) - cost.round_ms(state.cap, depth);
+    let tokens = expected(state.acceptance, state.cap + 1) - expected(state.acceptance, state.cap);
     let nth = ordinal(state.cap + 1);
-    let knee = if curves.knee() == Some(state.cap + 2) {
+    let knee = if cost.knee() == state.cap + 2 {
         "would push verify past the knee: "
     } else {
         "would cost "
     };
-    match more {
-        Some(ms) => format!("A {nth} draft {knee}{ms:.1} ms more for {tokens:.2} extra tokens."),
-        None => "The fastest at the acceptance that is usual.".into(),
-    }
+    format!("A {nth} draft {knee}{more:.1} ms more for {tokens:.2} extra tokens.")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use dspark_protocol::double::speculation::{curves, drafting, parked, plain};
+
+    fn cost() -> CostModel {
+        CostModel::new(curves()).expect("curves with prices")
+    }
 
     #[test]
     fn every_state_says_what_and_why() {
@@ -147,11 +148,11 @@ mod tests {
     fn the_cap_is_explained_by_the_next_draft() {
         // One more: 51.8 − 40.6 + 13.5 − 12.5 ms for 0.7⁵ tokens.
         assert_eq!(
-            cap(&drafting(), &curves(), 512),
+            cap(&drafting(), &cost(), 512),
             "A 5th draft would push verify past the knee: 12.2 ms more for 0.17 extra tokens."
         );
-        assert!(cap(&parked(), &curves(), 512).starts_with("Parked: at 18 % acceptance"));
+        assert!(cap(&parked(), &cost(), 512).starts_with("Parked: at 18 % acceptance"));
         let full = SpeculationState { cap: 7, ..drafting() };
-        assert!(cap(&full, &curves(), 512).starts_with("All that the drafter gives"));
+        assert!(cap(&full, &cost(), 512).starts_with("All that the drafter gives"));
     }
 }
