@@ -84,9 +84,10 @@ impl Catalog for HubCatalog {
     fn prepare(&self, mut request: LoadRequest) -> Result<LoadRequest, String> {
         let hub = hub(&[]);
         let strict = self.start.as_ref().is_none_or(|start| *start == request.path);
-        let paired = match pairing::apply(&hub, &self.wish, &mut request) {
+        let settings = Wish::of(&request);
+        let paired = match pairing::apply(&hub, &self.wish.clone().or(&settings), &mut request) {
             // A drafter named for one model does not keep others from loading.
-            Err(_) if !strict => pairing::apply(&hub, &Wish::default(), &mut request),
+            Err(_) if !strict => pairing::apply(&hub, &settings, &mut request),
             paired => paired,
         };
         if let Some(note) = paired.map_err(|error| error.to_string())? {

@@ -241,10 +241,11 @@ impl Play {
         };
         if self.actor.think {
             for (text, wait) in [(&super::chats::THOUGHT[..60], 1400), (&super::chats::THOUGHT[60..], 0)] {
+                // All of the text on the first token: where it came from is told by bytes.
                 let token = |id| TokenInfo {
                     id,
                     text: String::new(),
-                    bytes: Vec::new(),
+                    bytes: if id == 0 { text.into() } else { Vec::new() },
                     source: Source::Target,
                     logprob: None,
                     top: Vec::new(),
