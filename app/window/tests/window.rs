@@ -131,6 +131,35 @@ fn stop_continue_and_another_answer() {
     test.get_by_label("1/2");
 }
 
+/// Escape takes the keyboard from the field, and so does a button; what is typed next is still a message.
+#[test]
+fn typing_goes_on_after_an_answer_was_stopped() {
+    let mut test = open(Script::saying("word ".repeat(400)).at(60.0));
+    send(&mut test, "talk");
+    until(&mut test, "some words", |window| {
+        window.state.live().is_some_and(|live| live.tokens > 3)
+    });
+    test.key_press(Key::Escape);
+    idle(&mut test);
+    test.run_steps(3);
+    test.event(egui::Event::Text("more".into()));
+    test.run_steps(2);
+    assert_eq!(window(&test).state.chat.draft.text, "more");
+    test.key_press_modifiers(Modifiers::COMMAND, Key::A);
+    test.key_press(Key::Backspace);
+    test.run_steps(2);
+    test.get_by_label("Another answer").click();
+    until(&mut test, "another answer", |window| {
+        window.state.live().is_some_and(|live| live.tokens > 2)
+    });
+    test.key_press(Key::Escape);
+    idle(&mut test);
+    test.run_steps(3);
+    test.key_press(Key::ArrowUp);
+    test.run_steps(3);
+    assert!(window(&test).state.chat.edit.is_some(), "up edits the last question");
+}
+
 #[test]
 fn a_question_is_edited_and_sent_again() {
     let count = Arc::new(AtomicUsize::new(0));

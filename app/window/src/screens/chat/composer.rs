@@ -4,7 +4,7 @@ use crate::{
     state::{ChatMsg, Msg, Phase, State},
 };
 use dspark_look::{Button, Composer, ComposerState, Icon, SendKey};
-use egui::{Id, Ui};
+use egui::{Event, Id, Ui};
 
 /// Where the text field is in the focus order.
 pub const COMPOSER: &str = "composer field";
@@ -28,7 +28,18 @@ pub(super) fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Ve
     } else {
         ComposerState::Unavailable
     };
-    let focused = ui.memory(|memory| memory.has_focus(id));
+    let unclaimed = unclaimed(ui, state);
+    if unclaimed
+        && ui.input(|input| {
+            input
+                .events
+                .iter()
+                .any(|event| matches!(event, Event::Text(_) | Event::Paste(_) | Event::Ime(_)))
+        })
+    {
+        ui.memory_mut(|memory| memory.request_focus(id));
+    }
+    let focused = unclaimed || ui.memory(|memory| memory.has_focus(id));
     if keys::edits_last(ui, state, focused) {
         out.push(Msg::Chat(ChatMsg::EditLast));
     }
@@ -56,6 +67,13 @@ pub(super) fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Ve
     if std::mem::take(&mut view.focus_composer) {
         shown.field.request_focus();
     }
+}
+
+/// Nothing else has the keyboard: a button was pressed, or Escape stopped an answer and left the field. What is typed then
+/// is meant for the composer.
+fn unclaimed(ui: &Ui, state: &State) -> bool {
+    let asked = state.confirm_quit.is_some() || state.models.picker_open || state.chat.edit.is_some();
+    !asked && !egui::Popup::is_any_open(ui.ctx()) && ui.memory(|memory| memory.focused().is_none())
 }
 
 /// `1,184 of 40,960`: the conversation with this text, of the context window.
