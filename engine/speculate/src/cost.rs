@@ -13,8 +13,6 @@ pub const MARGIN: f64 = 1.03;
 pub const FALLBACK_CAP: usize = 2;
 /// Share of a verify forward below which what depth adds to it is noise.
 const DEPTH_MATTERS: f64 = 0.15;
-/// More rows are free up to this factor.
-const FLAT: f64 = 1.03;
 
 /// Tokens that a round commits on average when each of its `cap` drafts survives with chance `p`: `Σ p^i`, i = 0..=cap.
 pub fn expected(p: f64, cap: usize) -> f64 {
@@ -117,15 +115,6 @@ impl CostModel {
         } else {
             cap.min(self.best_cap(PRIOR, depth, max))
         }
-    }
-
-    /// The largest measured width that costs at most 3 % more than `rows`: where side branches ride for free.
-    pub fn flat_rows(&self, rows: usize) -> usize {
-        let limit = FLAT * self.verify_ms(rows, self.curves.context);
-        (self.curves.verify.range(rows..))
-            .take_while(|(_, ms)| **ms <= limit)
-            .last()
-            .map_or(rows, |(width, _)| *width)
     }
 
     /// The first width where verifying turns dear, for reports; the widest measured where it never does.

@@ -4,23 +4,21 @@
 //! | file | owns |
 //! |---|---|
 //! | `penalties` | what is added to the raw logits |
-//! | `shape` | temperature and truncation of one row, in plain Rust |
-//! | `exp` | exponentials of a whole row |
+//! | `shape` | temperature and truncation of one row, in plain Rust (`dspark-speculate`) |
 //! | `device` | the same rule in MLX, for any number of rows |
 //! | `host` | the plain rule as one operation of MLX's CPU stream |
-//! | `rng` | counter-based random numbers |
+//! | `rng` | counter-based random numbers (`dspark-speculate`) |
 //! | `logprobs` | what is reported about the raw rows |
 //!
 //! On the CPU a draw inverts the cumulative distribution at one uniform; on a GPU it is Gumbel-max with MLX's
 //! generator, keyed per token. Each is reproducible on its own kind of device; the two need not agree with each other.
 
 pub mod device;
-mod exp;
 pub mod host;
 pub mod logprobs;
 pub mod penalties;
-pub mod rng;
-pub mod shape;
+
+pub use dspark_speculate::sample::{rng, shape};
 
 use dspark_protocol::{EngineError, Sampling};
 use mlx_rs::{Array, Device, DeviceType, Dtype, error::Exception, ops::indexing};

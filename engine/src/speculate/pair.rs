@@ -9,7 +9,7 @@ use crate::{
 use dspark_protocol::{Cap, CapOrigin, Curves, DrafterInfo, LoadRequest, Mode, Request, SpeculationOptions, SpeculationState, TreeSetting};
 use dspark_speculate::{
     controller::Controller,
-    cost::{CostModel, MARGIN},
+    cost::{CostModel, FALLBACK_CAP, MARGIN},
     lookup::LookupOptions,
 };
 
@@ -49,8 +49,8 @@ impl Pair {
             class: drafter.map(|drafter| drafter.spec().class),
             branches: drafter.is_some_and(|drafter| drafter.tree_refusal().is_none()),
             refused,
-            drafting: drafter.map(|drafter| Controller::new(cost.clone(), cap, drafter.spec().max_draft())),
-            looking: Controller::new(cost.as_ref().and_then(lookup_cost), Cap::Auto, LOOKUP_MOST),
+            drafting: drafter.map(|drafter| drafting(cost.clone(), cap, drafter.spec().class, drafter.spec().max_draft())),
+            looking: looking(cost.as_ref(), Cap::Auto),
             cost,
         }
     }
@@ -111,14 +111,13 @@ impl Pair {
 
     /// A fresh controller for a request that brings a cap of its own.
     pub(super) fn drafting_with(&self, cap: Cap) -> Option<Controller> {
-        self.drafter
-            .as_ref()
-            .map(|drafter| Controller::new(self.cost.clone(), cap, drafter.max_draft))
+        let (drafter, class) = self.drafter.as_ref().zip(self.class)?;
+        Some(drafting(self.cost.clone(), cap, class, drafter.max_draft))
     }
 
     /// The same for drafts from repeated text.
     pub(super) fn looking_with(&self, cap: Cap) -> Controller {
-        Controller::new(self.cost.as_ref().and_then(lookup_cost), cap, LOOKUP_MOST)
+        looking(self.cost.as_ref(), cap)
     }
 
     /// Nodes of a tree for a cap, or `None` for a chain.
@@ -174,6 +173,17 @@ impl Pair {
             predicted: shown.map(Controller::predicted).unwrap_or_default(),
         }
     }
+}
+
+/// Unmeasured, a head drafts two tokens, which pay on most machines; what drafts a whole block at once uses it.
+fn drafting(cost: Option<CostModel>, cap: Cap, class: Class, most: usize) -> Controller {
+    let unmeasured = if class == Class::DSpark { FALLBACK_CAP } else { most };
+    Controller::new(cost, cap, most, unmeasured)
+}
+
+/// Unmeasured, a match alone decides how far it is followed.
+fn looking(cost: Option<&CostModel>, cap: Cap) -> Controller {
+    Controller::new(cost.and_then(lookup_cost), cap, LOOKUP_MOST, LOOKUP_MOST)
 }
 
 /// Guesses from the text itself cost no drafter.

@@ -171,12 +171,14 @@ impl<'a> Session<'a> {
         } else {
             outcome.drafted
         };
+        // Confidence cut it, which is not what its cap costs.
+        let cut = matches!(plan, Plan::Guess(Guess::Chain(asked)) if outcome.drafted < *asked);
         let round = |cap| controller::Round {
             cap,
             drafted: offered,
             accepted: outcome.accepted,
             // The first round of a request waits for what the prompt left to do.
-            ms: (self.index > 0).then_some(ms),
+            ms: (self.index > 0 && !cut).then_some(ms),
             depth: self.depth,
         };
         if source == Source::Lookup {
@@ -190,8 +192,8 @@ impl<'a> Session<'a> {
                 let round = round(0);
                 self.looking.as_mut().unwrap_or(&mut self.pair.looking).record(&round);
             }
-            // As planned: a chain cut short by the end of the text says so by what it drafted.
-            let planned = if cap == 0 { 0 } else { self.drafting_cap().max(1) };
+            // A tree stands for the cap it was planned for, however many nodes it has.
+            let planned = if outcome.tree_depth > 0 { self.drafting_cap().max(1) } else { cap };
             let round = round(planned);
             let drafts = self.drafts();
             if let (true, Some(drafting)) = (drafts, self.drafting.as_mut().or(self.pair.drafting.as_mut())) {

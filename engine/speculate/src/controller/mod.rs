@@ -20,7 +20,7 @@
 
 mod estimate;
 
-use crate::cost::{CostModel, FALLBACK_CAP, MARGIN, PRIOR, expected};
+use crate::cost::{CostModel, MARGIN, PRIOR, expected};
 use dspark_protocol::{Cap, CapOrigin};
 use estimate::{Acceptance, Times};
 use std::{collections::BTreeMap, fmt};
@@ -59,8 +59,7 @@ pub struct Plan {
 /// How a round went.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Round {
-    /// Drafts asked for: the plan's cap, or fewer where the text may not get that long; of a tree, its nodes. 0 for a
-    /// plain step.
+    /// Drafts asked for: the plan's cap, or fewer where the text may not get that long. 0 for a plain step.
     pub cap: usize,
     /// Drafts verified: fewer than asked for where confidence cuts; of a tree, its depth.
     pub drafted: usize,
@@ -105,6 +104,7 @@ pub struct Controller {
     cost: Option<CostModel>,
     asked: Cap,
     max: usize,
+    unmeasured: usize,
     /// The cap that the curves give at the depth of the current prompt, before parking; of a pinned cap, itself.
     resting: usize,
     cap: usize,
@@ -118,13 +118,15 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// `max` is what the drafter gives at most; without curves a derived cap is 2, and nothing parks.
-    pub fn new(cost: Option<CostModel>, asked: Cap, max: usize) -> Self {
+    /// `max` is what the drafter gives at most. Without curves a cap that is not pinned is `unmeasured`, and nothing
+    /// parks.
+    pub fn new(cost: Option<CostModel>, asked: Cap, max: usize, unmeasured: usize) -> Self {
         let depth = cost.as_ref().map_or(0, |cost| cost.curves().context);
         let mut controller = Self {
             cost,
             asked,
             max: max.max(1),
+            unmeasured,
             resting: 0,
             cap: 0,
             acceptance: Acceptance::default(),
@@ -143,18 +145,6 @@ impl Controller {
         controller.cap = controller.first();
         controller.settle();
         controller
-    }
-
-    /// Another cap is asked for from now on; what was learned stays.
-    pub fn ask(&mut self, asked: Cap) {
-        if asked != self.asked {
-            let parked = self.cap == 0 && self.origin() != CapOrigin::Pinned;
-            self.asked = asked;
-            self.resting = self.rested();
-            self.cap = if parked && !self.fixed() { 0 } else { self.resting };
-            self.since_pick = 0;
-            self.settle();
-        }
     }
 
     /// A request starts with this many tokens of prompt: derived caps follow the depth, and new text may be easier.
@@ -178,8 +168,8 @@ impl Controller {
         match (self.asked, &self.cost) {
             (Cap::Fixed(cap), _) => cap.clamp(1, self.max),
             (Cap::Full, _) => self.max,
-            (Cap::Auto, _) => START.min(self.max),
-            (Cap::Derived, None) => FALLBACK_CAP.min(self.max),
+            (Cap::Auto | Cap::Derived, None) => self.unmeasured.clamp(1, self.max),
+            (Cap::Auto, Some(_)) => START.min(self.max),
             (Cap::Derived, Some(cost)) => cost.cap_at_depth(cost.derived_cap(self.max), self.max, self.depth),
         }
     }

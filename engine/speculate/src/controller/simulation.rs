@@ -2,6 +2,7 @@
 //! depend on their place and on where in the text they stand.
 
 use super::*;
+use crate::cost::FALLBACK_CAP;
 use crate::sample::rng::{Lane, uniform};
 use dspark_protocol::Curves;
 
@@ -35,7 +36,7 @@ impl Machine {
     }
 
     pub(super) fn controller(&self, asked: Cap) -> Controller {
-        Controller::new(CostModel::new(self.curves.clone()), asked, self.max())
+        Controller::new(CostModel::new(self.curves.clone()), asked, self.max(), FALLBACK_CAP)
     }
 
     /// Tokens per millisecond of a fixed cap.

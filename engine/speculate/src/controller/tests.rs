@@ -288,7 +288,7 @@ fn derived_caps_follow_the_curves_and_the_depth() {
     assert_eq!(processor().controller(Cap::Derived).cap(), 3);
     let mut curves = flat().curves;
     curves.slope = [(1, 0.0004), (4, 0.0018), (8, 0.0046)].into();
-    let mut controller = Controller::new(CostModel::new(curves), Cap::Derived, 7);
+    let mut controller = Controller::new(CostModel::new(curves), Cap::Derived, 7, 2);
     assert_eq!(controller.plan().cap, 4);
     controller.begin(60_000);
     let deep = controller.plan().cap;
@@ -300,7 +300,7 @@ fn derived_caps_follow_the_curves_and_the_depth() {
 #[test]
 fn without_curves_there_is_a_cap_and_no_parking() {
     for (asked, cap) in [(Cap::Derived, 2), (Cap::Auto, 2), (Cap::Full, 7), (Cap::Fixed(5), 5)] {
-        let mut controller = Controller::new(None, asked, 7);
+        let mut controller = Controller::new(None, asked, 7, 2);
         for _ in 0..100 {
             assert_eq!(
                 controller.plan(),
@@ -316,27 +316,8 @@ fn without_curves_there_is_a_cap_and_no_parking() {
         assert_eq!(controller.parked(), None);
         assert!(controller.predicted().is_empty());
     }
-    assert_eq!(Controller::new(None, Cap::Derived, 1).cap(), 1);
-}
-
-#[test]
-fn asking_for_another_cap_keeps_what_was_learned() {
-    let machine = processor();
-    let mut controller = machine.controller(Cap::Derived);
-    run(&machine, &mut controller, 600, 1, |_, _| 0.95);
-    let learned = controller.acceptance();
-    controller.ask(Cap::Fixed(5));
-    controller.begin(512);
-    assert_eq!((controller.plan().cap, controller.origin()), (5, CapOrigin::Pinned));
-    controller.ask(Cap::Auto);
-    assert_eq!(controller.origin(), CapOrigin::Auto);
-    assert_eq!(controller.acceptance(), learned);
-    for _ in 0..REPICK_EVERY {
-        round(&mut controller, 7);
-    }
-    assert!(controller.cap() >= 6, "{}", controller.cap());
-    controller.ask(Cap::Derived);
-    assert_eq!(controller.cap(), 3);
+    assert_eq!(Controller::new(None, Cap::Derived, 15, 15).cap(), 15, "a block is used whole");
+    assert_eq!(Controller::new(None, Cap::Derived, 1, 2).cap(), 1);
 }
 
 #[test]

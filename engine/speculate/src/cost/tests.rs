@@ -62,8 +62,6 @@ fn a_block_drafter_follows_its_curve() {
     assert_eq!(model.round_ms(1, 512), 6.0 + 20.5);
     assert_eq!(model.round_ms(15, 512), 6.0 + 66.0);
     assert_eq!(model.derived_cap(15), 4);
-    assert_eq!(model.flat_rows(2), 3);
-    assert_eq!(model.flat_rows(5), 5);
 }
 
 #[test]

@@ -1,1 +1,0 @@
-//! Lives in `dspark-speculate`, beside `shape`.

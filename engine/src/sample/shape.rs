@@ -1,3 +1,0 @@
-//! Lives in `dspark-speculate`.
-
-pub use dspark_speculate::sample::shape::*;
