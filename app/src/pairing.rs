@@ -75,6 +75,17 @@ pub(crate) enum PairError {
     Mode { mode: &'static str, reason: String },
 }
 
+impl PairError {
+    /// Without the words of the command line.
+    pub(crate) fn plain(&self) -> String {
+        match self {
+            Self::Missing { error, .. } => error.to_string(),
+            Self::Unfit { name, reason } => format!("the drafter `{name}` cannot be used: {reason}"),
+            Self::Mode { mode, reason } => format!("mode `{mode}`: {reason}"),
+        }
+    }
+}
+
 /// The target as it was found.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target<'a> {
