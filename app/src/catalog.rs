@@ -2,10 +2,10 @@
 
 use crate::{
     machine,
-    pairing::{self, Wish},
+    pairing::{self, PairError, Wish},
 };
 use dspark_hub::{Folder, Hub, HubError, Installed, Job, Kind, Source, fit, registry, starter};
-use dspark_protocol::{LoadRequest, MachineInfo};
+use dspark_protocol::{LoadRequest, MachineInfo, Mode, SpeculationOptions, TreeSetting};
 use dspark_window::bridge::{Catalog, Check, FetchError, FetchProgress, Fit, FitLevel, ModelEntry, Offer, Survey};
 use std::{
     path::{Path, PathBuf},
@@ -30,6 +30,35 @@ pub struct HubCatalog {
 impl HubCatalog {
     pub(crate) fn new(wish: Wish, start: Option<PathBuf>) -> Self {
         Self { wish, start }
+    }
+
+    /// What the request says, with what was said on the command line over it. A drafter named there is for the model named
+    /// there; the others find their own.
+    fn wish_for(&self, request: &LoadRequest) -> Wish {
+        let said = &self.wish;
+        let here = self.start.as_ref().is_none_or(|start| *start == request.path);
+        let set = &request.speculation;
+        let asked = request.drafter.as_ref().map(|path| path.to_string_lossy().into_owned());
+        Wish {
+            mode: if said.mode == Mode::Auto { request.mode } else { said.mode },
+            drafter: said.drafter.clone().filter(|_| here).or(asked),
+            bits: said.bits.or(request.drafter_bits),
+            max_draft: said.max_draft,
+            speculation: SpeculationOptions {
+                tree: if said.speculation.tree == TreeSetting::Auto {
+                    set.tree
+                } else {
+                    said.speculation.tree
+                },
+                confidence: if said.speculation.confidence > 0.0 {
+                    said.speculation.confidence
+                } else {
+                    set.confidence
+                },
+                lookup: said.speculation.lookup.or(set.lookup),
+                cap: set.cap,
+            },
+        }
     }
 }
 
@@ -83,14 +112,21 @@ impl Catalog for HubCatalog {
 
     fn prepare(&self, mut request: LoadRequest) -> Result<LoadRequest, String> {
         let hub = hub(&[]);
-        let strict = self.start.as_ref().is_none_or(|start| *start == request.path);
-        let settings = Wish::of(&request);
-        let paired = match pairing::apply(&hub, &self.wish.clone().or(&settings), &mut request) {
-            // A drafter named for one model does not keep others from loading.
-            Err(_) if !strict => pairing::apply(&hub, &settings, &mut request),
+        let wish = self.wish_for(&request);
+        let paired = match pairing::apply(&hub, &wish, &mut request) {
+            // A mode that was set once does not keep models without such a drafter from loading: the engine tells.
+            Err(PairError::Mode { .. }) if wish.drafter.is_none() && self.wish.mode != wish.mode => {
+                let open = Wish {
+                    mode: Mode::Auto,
+                    ..wish.clone()
+                };
+                let paired = pairing::apply(&hub, &open, &mut request);
+                request.mode = wish.mode;
+                paired
+            }
             paired => paired,
         };
-        if let Some(note) = paired.map_err(|error| error.to_string())? {
+        if let Some(note) = paired.map_err(|error| error.plain())? {
             tracing::info!(model = request.name, note);
         }
         Ok(request)
@@ -329,6 +365,62 @@ mod tests {
         std::thread::sleep(Duration::from_millis(5));
         assert!(rate.add(2000) > 0.0);
         assert_eq!(rate.add(10), 0.0);
+    }
+
+    /// The window's settings come with the request; the command line wins, its drafter for its model alone.
+    #[test]
+    fn what_was_said_wins_over_what_is_set() {
+        let request = LoadRequest {
+            path: "/models/a".into(),
+            mode: Mode::Lookup,
+            speculation: SpeculationOptions {
+                tree: TreeSetting::Off,
+                cap: dspark_protocol::Cap::Fixed(3),
+                ..SpeculationOptions::default()
+            },
+            ..LoadRequest::default()
+        };
+        let set = HubCatalog::default().wish_for(&request);
+        assert_eq!(
+            (set.mode, set.speculation.tree, set.drafter),
+            (Mode::Lookup, TreeSetting::Off, None)
+        );
+        assert_eq!(set.speculation.cap, request.speculation.cap);
+        let said = Wish {
+            mode: Mode::Dspark,
+            drafter: Some("x/y".into()),
+            ..Wish::default()
+        };
+        let catalog = HubCatalog::new(said, Some("/models/a".into()));
+        let here = catalog.wish_for(&request);
+        assert_eq!((here.mode, here.drafter.as_deref()), (Mode::Dspark, Some("x/y")));
+        let elsewhere = LoadRequest {
+            path: "/models/b".into(),
+            drafter: Some("/drafters/z".into()),
+            ..request
+        };
+        assert_eq!(catalog.wish_for(&elsewhere).drafter.as_deref(), Some("/drafters/z"));
+    }
+
+    /// A mode that the settings ask for does not keep a model without such a drafter from loading.
+    #[test]
+    fn a_mode_without_its_drafter_still_loads() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("config.json"), "{}").unwrap();
+        let request = LoadRequest {
+            name: "Mystery-7B".into(),
+            path: folder.path().into(),
+            mode: Mode::Dspark,
+            ..LoadRequest::default()
+        };
+        let ready = HubCatalog::default().prepare(request.clone()).unwrap();
+        assert_eq!((ready.mode, ready.drafter, ready.drafter_required), (Mode::Dspark, None, false));
+        let named = LoadRequest {
+            drafter: Some("/no/such/drafter".into()),
+            ..request
+        };
+        let refusal = HubCatalog::default().prepare(named).unwrap_err();
+        assert!(refusal.contains("/no/such/drafter") && !refusal.contains("--drafter"), "{refusal}");
     }
 
     #[test]

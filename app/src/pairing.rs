@@ -21,34 +21,6 @@ pub(crate) struct Wish {
     pub(crate) speculation: SpeculationOptions,
 }
 
-impl Wish {
-    /// What a request already says.
-    pub(crate) fn of(request: &LoadRequest) -> Self {
-        Self {
-            mode: request.mode,
-            drafter: request.drafter.as_ref().map(|path| path.to_string_lossy().into_owned()),
-            bits: request.drafter_bits,
-            max_draft: None,
-            speculation: request.speculation,
-        }
-    }
-
-    /// `other` where nothing was asked for.
-    pub(crate) fn or(self, other: &Self) -> Self {
-        Self {
-            mode: if self.mode == Mode::Auto { other.mode } else { self.mode },
-            drafter: self.drafter.or_else(|| other.drafter.clone()),
-            bits: self.bits.or(other.bits),
-            max_draft: self.max_draft,
-            speculation: if self.speculation == SpeculationOptions::default() {
-                other.speculation
-            } else {
-                self.speculation
-            },
-        }
-    }
-}
-
 /// `--max-draft`. What a number below 1 means depends on the drafter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MaxDraft {
@@ -101,6 +73,17 @@ pub(crate) enum PairError {
     Unfit { name: String, reason: String },
     #[error("`--mode {mode}`: {reason}")]
     Mode { mode: &'static str, reason: String },
+}
+
+impl PairError {
+    /// Without the words of the command line.
+    pub(crate) fn plain(&self) -> String {
+        match self {
+            Self::Missing { error, .. } => error.to_string(),
+            Self::Unfit { name, reason } => format!("the drafter `{name}` cannot be used: {reason}"),
+            Self::Mode { mode, reason } => format!("mode `{mode}`: {reason}"),
+        }
+    }
 }
 
 /// The target as it was found.

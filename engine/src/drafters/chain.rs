@@ -96,6 +96,11 @@ pub struct Chain<'a> {
     state: Option<Array>,
 }
 
+/// Row `slot` of a matrix, `[1, n]`.
+fn row(of: &Array, slot: i32) -> Computed<Array> {
+    of.try_index((slot..=slot, ..))
+}
+
 /// One slot's outcome.
 #[derive(Debug, Clone)]
 pub struct Step {
@@ -149,22 +154,32 @@ impl<'a> Chain<'a> {
     /// After the last slot.
     pub fn step(&mut self, previous: &Array) -> Computed<Step> {
         let slot = self.next;
+        let (logits, e) = self.advance(previous)?;
+        let confidence = if self.drafter.spec.confidence.is_some() {
+            self.drafter.confidence_of(&row(&self.hidden, slot)?, e.as_ref())?
+        } else {
+            None
+        };
+        Ok(Step { logits, confidence })
+    }
+
+    /// The next slot's logits, and the Markov embedding of the token before.
+    fn advance(&mut self, previous: &Array) -> Computed<(Array, Option<Array>)> {
+        let slot = self.next;
         if slot >= self.cap {
             return Err(Exception::custom(format!("the chain has {} slots", self.cap)));
         }
         self.next += 1;
-        let row = |of: &Array| of.try_index((slot..=slot, ..));
-        let (base, h) = (row(&self.base)?, row(&self.hidden)?);
-        let (logits, e) = match &self.drafter.markov {
-            None => (base, None),
-            Some(markov) => {
-                let e = markov.embed(previous, &h)?;
-                let input = markov.input(&e, &h, &mut self.state)?;
-                (mlx_cpu::linear_plus(&input, &markov.w2, &base)?, Some(e))
-            }
+        let base = row(&self.base, slot)?;
+        let Some(markov) = &self.drafter.markov else {
+            return Ok((base, None));
         };
-        let confidence = self.drafter.confidence_of(&h, e.as_ref())?;
-        Ok(Step { logits, confidence })
+        let e = markov.embed(previous, &self.hidden)?;
+        let input = match markov.spec.kind {
+            MarkovKind::Vanilla => e.clone(),
+            MarkovKind::Gated | MarkovKind::Rnn => markov.input(&e, &row(&self.hidden, slot)?, &mut self.state)?,
+        };
+        Ok((mlx_cpu::linear_plus(&input, &markov.w2, &base)?, Some(e)))
     }
 
     /// What an rnn head carries into the next slot, `[1, r]`; `None` of other heads.
@@ -200,6 +215,21 @@ impl<'a> Chain<'a> {
             Some(bias) => add(&terms, &bias.take_axis(columns, 0)?.as_dtype(Dtype::Float32)?.expand_dims(1)?),
             None => Ok(terms),
         }
+    }
+
+    /// The best token of every slot, `[cap]`, without the rest of [`Self::greedy`].
+    pub(super) fn best(mut self, anchor: &Array) -> Computed<Array> {
+        if self.drafter.markov.is_none() {
+            return self.to_target(&argmax_axis(&self.base, -1, false)?);
+        }
+        let mut previous = anchor.reshape(&[1])?;
+        let mut tokens = Vec::with_capacity(self.len());
+        for _ in 0..self.cap {
+            let (logits, _) = self.advance(&previous)?;
+            previous = self.to_target(&argmax_axis(&logits, -1, false)?)?;
+            tokens.push(previous.clone());
+        }
+        concatenate(&tokens, 0)
     }
 
     /// Takes the best token of every slot.

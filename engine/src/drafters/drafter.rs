@@ -21,7 +21,7 @@ use mlx_rs::{
     ops::{add, concatenate, divide, indexing::TryIndexOp, multiply, sigmoid, tanh},
     with_stream,
 };
-use std::path::Path;
+use std::{cell::OnceCell, path::Path};
 
 /// Sines and cosines that a log signal-to-noise ratio becomes.
 pub(super) const SNR_FEATURES: usize = 128;
@@ -92,6 +92,7 @@ pub struct Drafter {
     conditioning: Option<Array>,
     first_ids: Option<usize>,
     ends: Option<Ends>,
+    masks: OnceCell<Array>,
     window: Option<usize>,
     dtype: Dtype,
     kv: Dtype,
@@ -238,6 +239,7 @@ impl Drafter {
             conditioning,
             first_ids: None,
             ends: None,
+            masks: OnceCell::new(),
             window,
             dtype,
             kv,
@@ -306,6 +308,7 @@ impl Drafter {
             })?;
         }
         self.ends = Some(ends);
+        self.masks = OnceCell::new();
         Ok(())
     }
 
@@ -343,23 +346,45 @@ impl Drafter {
         with_stream(&self.stream, || Ok(self.rows(anchor, width, context)?.0))
     }
 
+    /// Input rows of tokens, `[1, T]` to `[1, T, H]`.
+    fn embed(&self, ids: &Array) -> Result<Array> {
+        Ok(match (&self.embedding, &self.ends) {
+            (Some(own), _) => scaled(&mlx_cpu::embed(ids, own, self.dtype)?, self.spec.embed_scale)?,
+            (None, Some(ends)) => ends.embed(ids, self.dtype)?,
+            (None, None) => return Err(DrafterError::Unbound),
+        })
+    }
+
+    /// Input rows of a whole block after the anchor's, `[1, block - 1, H]`: the same in every block.
+    fn masks(&self) -> Result<&Array> {
+        if let Some(rows) = self.masks.get() {
+            return Ok(rows);
+        }
+        let count = self.spec.block_size - 1;
+        let ids = Array::from_slice(&vec![self.spec.mask_token; count], &[1, count as i32]);
+        let mut rows = self.embed(&ids)?;
+        if let Some(conditioning) = &self.conditioning {
+            rows = add(&rows, &conditioning.try_index((.., 1.., ..))?)?;
+        }
+        rows.eval()?;
+        Ok(self.masks.get_or_init(|| rows))
+    }
+
     /// Also the rows before the last injection, where there are any.
     fn rows(&self, anchor: &Array, width: usize, context: &mut Context) -> Result<(Array, Option<Array>)> {
         let width = width.clamp(1, self.spec.block_size) as i32;
-        let masks = Array::from_slice(&vec![self.spec.mask_token; width as usize - 1], &[1, width - 1]);
         let anchor = anchor.reshape(&[1, 1])?.as_dtype(Dtype::Uint32)?;
-        let ids = if width == 1 {
-            anchor.clone()
-        } else {
-            concatenate(&[&anchor, &masks], 1)?
-        };
-        let mut x = match (&self.embedding, &self.ends) {
-            (Some(own), _) => scaled(&mlx_cpu::embed(&ids, own, self.dtype)?, self.spec.embed_scale)?,
-            (None, Some(ends)) => ends.embed(&ids, self.dtype)?,
-            (None, None) => return Err(DrafterError::Unbound),
-        };
+        let mut x = self.embed(&anchor)?;
         if let Some(conditioning) = &self.conditioning {
-            x = add(&x, &conditioning.try_index((.., ..width, ..))?)?;
+            x = add(&x, &conditioning.try_index((.., ..1, ..))?)?;
+        }
+        if width > 1 {
+            let masks = self.masks()?;
+            x = if width == masks.dim(1) + 1 {
+                concatenate(&[&x, masks], 1)?
+            } else {
+                concatenate(&[&x, &masks.try_index((.., ..width - 1, ..))?], 1)?
+            };
         }
         let at = context.len();
         let mut before = None;
@@ -435,7 +460,8 @@ impl Drafter {
             let lattice = self.lattice(anchor, cap, context)?;
             return with_stream(&self.stream, || Ok(lattice.greedy()?));
         }
-        Ok(self.propose(anchor, cap, context)?.tokens)
+        let chain = self.chain(anchor, cap, context)?;
+        with_stream(&self.stream, || Ok(chain.best(anchor)?))
     }
 
     /// The greedy chain with what it was chosen from; for drafters without a selector.

@@ -72,7 +72,9 @@ impl Stored {
         let (_, codes) = all.get_mut("transfer_codes").unwrap();
         for row in codes.chunks_mut(RANK) {
             let length = row.iter().map(|x| x * x).sum::<f32>().sqrt();
-            row.iter_mut().for_each(|x| *x /= length);
+            for x in row.iter_mut() {
+                *x /= length;
+            }
         }
         Self(all)
     }

@@ -3,10 +3,12 @@
 use super::*;
 use std::collections::BTreeMap;
 
+type Children<'a> = dyn Fn(&[u32]) -> Vec<(u32, f64)> + 'a;
+
 /// The logs of probabilities that a tree is chosen by: children of a path with their own, whatever the drafter.
 struct Scores<'a> {
     depth: usize,
-    children: Box<dyn Fn(&[u32]) -> Vec<(u32, f64)> + 'a>,
+    children: Box<Children<'a>>,
 }
 
 /// That `tree` is the `nodes` likeliest paths: its nodes' scores are the formulas', and nothing that could still be added
