@@ -330,13 +330,7 @@ fn step(dtype: Dtype) -> Result<(), SelfTestError> {
         // A block, then a row: two kernels.
         for (from, to) in [(0, ROWS - 1), (ROWS - 1, ROWS)] {
             let rows = array(&qkv[from * width..to * width], &[1, (to - from) as i32, width as i32], dtype)?;
-            heads.push(crate::decoder::attention::step(
-                &attention,
-                &rows,
-                &mut cache,
-                Positions::From(from as i32),
-                Mask::Causal,
-            )?);
+            heads.push(attention.step(&rows, &mut cache, Positions::From(from as i32), Mask::Causal)?);
         }
         concatenate(&heads, 1)
     };

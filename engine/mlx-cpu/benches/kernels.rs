@@ -1,7 +1,7 @@
 //! CPU time of the kernels on weights shaped like a model's: the table of a linear layer over rows, and a whole decoder of SmolLM2-135M's
 //! shape with random weights, for prefill, decode and the cost of verifying several rows.
 //!
-//! `cargo bench -p mlx-cpu` (or `make bench`); one thread unless `MLX_CPU_THREADS` says otherwise. Figures are medians of processor time,
+//! `cargo bench -p mlx-cpu [-- linear decoder verify]` (or `make bench`); one thread unless `MLX_CPU_THREADS` says otherwise. Figures are medians of processor time,
 //! so other work on the machine disturbs them less; measure beside a peer in turns.
 #![allow(clippy::print_stdout)]
 
@@ -173,15 +173,20 @@ impl Model {
     }
 }
 
-fn decoder() -> Result<()> {
+fn decoder(rates: bool) -> Result<()> {
     let model = Model::new()?;
     let huge = settle(model.weights())?;
     println!(
         "\ndecoder of 30 layers (576 wide, 9 heads over 3, 4-bit groups of 32, 8-bit table of 49152), {} MB on huge pages, tokens per CPU second",
         huge / 1_000_000
     );
-    println!("{:>8} {:>9} {:>9}", "context", "prefill", "decode");
+    if rates {
+        println!("{:>8} {:>9} {:>9}", "context", "prefill", "decode");
+    }
     for (prompt, count, rounds) in [(32, 64, 5), (512, 32, 3), (2048, 16, 1)] {
+        if !rates {
+            break;
+        }
         let ids: Vec<i32> = (0..prompt).map(|i| 1000 + i * 37 % 20_000).collect();
         let tokens = Array::from_slice(&ids, &[prompt]);
         let (mut prefill, mut decode) = (vec![], vec![]);
@@ -236,6 +241,14 @@ fn main() -> Result<()> {
         return Ok(());
     }
     println!("kernels: {}, {} thread(s)\n", mlx_cpu::instruction_set(), threads());
-    table()?;
-    decoder()
+    // Named parts only, or everything.
+    let named: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let wanted = |part: &str| named.is_empty() || named.iter().any(|name| name == part);
+    if wanted("linear") {
+        table()?;
+    }
+    if wanted("decoder") || wanted("verify") {
+        decoder(wanted("decoder"))?;
+    }
+    Ok(())
 }

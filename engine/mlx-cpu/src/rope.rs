@@ -1,7 +1,7 @@
 //! Rotary position embedding from per-pair frequencies.
 
 use crate::{
-    Result,
+    Backend, Result, backend,
     host::{self, ours},
     kernel::step::{self as kernel, Params},
     stock,
@@ -90,12 +90,12 @@ impl Rope {
         }
         let x = &self.scaled(x)?;
         match positions {
-            Positions::From(offset) => fast::rope(x, self.dims, self.traditional, None, 1.0, offset, &self.periods),
+            Positions::From(offset) => fast::rope(dense(x)?, self.dims, self.traditional, None, 1.0, offset, &self.periods),
             Positions::Each(each) => {
                 let [b, h, l, d] = stock::four(x)?;
                 let offsets = Array::from_slice(&stock::per_row(each, b, l)?, &[b * l]);
                 let rows = x.transpose_axes(&[0, 2, 1, 3])?.reshape(&[b * l, h, 1, d])?;
-                let y = fast::rope_dynamic(&rows, self.dims, self.traditional, None, 1.0, &offsets, &self.periods)?;
+                let y = fast::rope_dynamic(dense(&rows)?, self.dims, self.traditional, None, 1.0, &offsets, &self.periods)?;
                 y.reshape(&[b, l, h, d])?.transpose_axes(&[0, 2, 1, 3])
             }
         }
@@ -140,4 +140,10 @@ impl Rope {
         let parts = x.split_at_indices(&[self.dims], -1)?;
         ops::concatenate(&[&ops::multiply(&parts[0], &scale)?, &parts[1]], -1)
     }
+}
+
+/// On a GPU, the same values in dense rows: MLX 0.32.2's CUDA kernel rotates a view into wider rows as if the result had the same
+/// strides, and writes past its end.
+fn dense(x: &Array) -> Result<Array> {
+    if backend() == Backend::Cpu { Ok(x.clone()) } else { x.contiguous() }
 }

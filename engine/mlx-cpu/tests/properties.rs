@@ -41,12 +41,22 @@ fn rows(a: &Array, from: i32, to: i32) -> Array {
     a.try_index((.., from..to, ..)).unwrap()
 }
 
-/// How exact a result of this type can be.
+/// How exact a result of this type can be. Quantized weights of 2, 4 and 8 bits meet activations rounded to 2^-16 of the largest of their
+/// 32 neighbours: see [`product_limit`].
 fn limit(kind: Dtype) -> f64 {
     match kind {
         Dtype::Float32 => 5e-6,
         Dtype::Float16 => 1e-3,
         _ => 8e-3,
+    }
+}
+
+/// The same for a product: against the largest of a result, few results may all be small.
+fn product_limit(kind: Dtype, bits: i32) -> f64 {
+    if [2, 4, 8].contains(&bits) {
+        limit(kind).max(4e-5)
+    } else {
+        limit(kind)
     }
 }
 
@@ -142,7 +152,7 @@ proptest! {
         // What MLX's own product makes of half types is its affair; its f32 is exact enough.
         if x_type == Dtype::Float32 || [0, 2, 4, 8].contains(&format.0) {
             let far = far(&got, &want);
-            prop_assert!(far < limit(x_type), "{}", far);
+            prop_assert!(far < product_limit(x_type, format.0), "{}", far);
         }
     }
 
@@ -449,7 +459,9 @@ fn large_shapes_are_exact_and_independent() {
         for at in [0, 1, m / 2, m - 1] {
             let alone = linear(&rows(&x, at, at + 1), &weight).unwrap();
             assert_eq!(bits(&rows(&all, at, at + 1)), bits(&alone));
-            assert!(far(&alone, &product(&floats(&rows(&x, at, at + 1)), &full, k as usize, None)) < 8e-6);
+            assert!(
+                far(&alone, &product(&floats(&rows(&x, at, at + 1)), &full, k as usize, None)) < if format.0 == 0 { 8e-6 } else { 4e-5 }
+            );
         }
     }
 }

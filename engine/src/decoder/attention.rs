@@ -1,15 +1,11 @@
 //! The attention mixer: projections, then one step of `mlx-cpu`'s attention over this layer's cache.
 
-use super::{
-    linear::{self, Linear},
-    rope::Rope,
-    spec::AttentionSpec,
-};
+use super::{linear::Linear, rope::Rope, spec::AttentionSpec};
 use crate::{
     cache::LayerCache,
     load::{LoadError, Weights},
 };
-use mlx_cpu::{Backend, KvCache, Mask, Positions};
+use mlx_cpu::{Mask, Positions};
 use mlx_rs::{Array, error::Exception, ops::concatenate};
 use std::cell::{Cell, RefCell};
 
@@ -57,40 +53,6 @@ struct Dynamic {
 fn kernel_rope(rope: &Rope, length: usize) -> mlx_cpu::Rope {
     let frequencies: Vec<f32> = rope.frequencies(length).into_iter().map(|f| f as f32).collect();
     mlx_cpu::Rope::new(&frequencies, rope.traditional, rope.scale)
-}
-
-/// From projections, `[B, T, (heads + 2 kv_heads) · dim]`, to heads, `[B, T, heads · dim]`, over `cache` and the new rows.
-pub(crate) fn step(
-    attention: &mlx_cpu::Attention,
-    qkv: &Array,
-    cache: &mut KvCache,
-    positions: Positions<'_>,
-    mask: Mask<'_>,
-) -> Result<Array, Exception> {
-    if mlx_cpu::backend() == Backend::Cpu {
-        return attention.step(qkv, cache, positions, mask);
-    }
-    // MLX 0.32.2's CUDA kernel rotates a view into wider rows as if the result had the same strides, and writes past its
-    // end. It is right on dense rows, so the heads are taken out of the projections first.
-    let (heads, kv_heads) = (attention.heads, attention.kv_heads);
-    let &[batch, rows, _] = qkv.shape() else {
-        return Err(Exception::custom(format!("projections are [B, T, width], not {:?}", qkv.shape())));
-    };
-    let parts = qkv
-        .reshape(&[batch, rows, heads + 2 * kv_heads, attention.dim])?
-        .transpose_axes(&[0, 2, 1, 3])?
-        .split_at_indices(&[heads, heads + kv_heads], 1)?;
-    let turned = |x: &Array, norm: &Option<(Array, f32)>| {
-        let mut x = linear::contiguous(x)?;
-        if let Some((weight, eps)) = norm {
-            x = mlx_cpu::rms_norm(&x, Some(weight), *eps)?;
-        }
-        attention.rope.as_ref().map_or(Ok(x.clone()), |rope| rope.apply(&x, positions))
-    };
-    let (q, k) = (turned(&parts[0], &attention.q_norm)?, turned(&parts[1], &attention.k_norm)?);
-    cache.append(&k, &parts[2])?;
-    let y = mlx_cpu::attend(&q, cache, mask, attention.scale, attention.sinks.as_ref())?;
-    y.transpose_axes(&[0, 2, 1, 3])?.reshape(&[batch, rows, heads * attention.dim])
 }
 
 impl Attention {
@@ -158,7 +120,7 @@ impl Attention {
                 self.window.map_or(Mask::Causal, Mask::Sliding),
             ),
         };
-        let heads = step(&self.step.borrow(), &qkv, cache.for_append(place.rows)?, positions, mask)?;
+        let heads = self.step.borrow().step(&qkv, cache.for_append(place.rows)?, positions, mask)?;
         self.o.plus(&heads, x)
     }
 

@@ -1,7 +1,7 @@
 //! ONE decoder for every family: `Block { norm, mixer, norm, ffn }` with a recipe saying what goes where, and one
 //! forward for a chain, a tree and a verify.
 
-pub(crate) mod attention;
+mod attention;
 mod dense;
 pub(crate) mod linear;
 pub mod rope;

@@ -7,7 +7,7 @@ use super::{
     reader::{self, Reader},
     spec::{BlockMask, Class, DrafterSpec, Family},
 };
-use crate::decoder::{attention, linear};
+use crate::decoder::linear;
 use mlx_cpu::{KvCache, Mask, Positions, Weight};
 use mlx_rs::{
     Array, Dtype,
@@ -197,7 +197,7 @@ impl Layer {
             BlockMask::Full | BlockMask::BothWays(_) => None,
         };
         let heads = if let (Some(mask), None) = (mask, &self.gemma) {
-            attention::step(&self.attention, qkv, cache, Positions::From(at as i32), mask)?
+            self.attention.step(qkv, cache, Positions::From(at as i32), mask)?
         } else {
             let (h, dim) = (self.attention.heads, self.attention.dim);
             let parts = qkv.split_at_indices(&[h * dim], -1)?;
@@ -242,7 +242,7 @@ impl Layer {
     }
 
     fn turned(&self, x: &Array, norm: Option<&(Array, f32)>, at: usize) -> Computed<Array> {
-        // MLX's CUDA rope is wrong on views (see `decoder::attention`).
+        // One copy for the norm and the rotation; a GPU's rotation wants dense rows anyway (see `mlx_cpu::Rope`).
         let mut x = linear::contiguous(x)?;
         if let Some((weight, eps)) = norm {
             x = mlx_cpu::rms_norm(&x, Some(weight), *eps)?;

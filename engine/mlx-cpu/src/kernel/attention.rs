@@ -202,14 +202,15 @@ unsafe fn scores<V: Simd, const A: usize>(
         i += V::LANES;
     }
     for a in 0..A {
-        let mut sums = V::sum4(acc[a]);
-        for i in i..dim {
-            for t in 0..4 {
-                sums[t] += *q.add(a * dim + i) * kind.get(keys.add(t * stride), i as isize);
+        p.add(a * pitch).cast::<[f32; 4]>().write_unaligned(V::sum4(acc[a]));
+    }
+    if i < dim {
+        for a in 0..A {
+            for i in i..dim {
+                for t in 0..4 {
+                    *p.add(a * pitch + t) += *q.add(a * dim + i) * kind.get(keys.add(t * stride), i as isize);
+                }
             }
-        }
-        for t in 0..4 {
-            *p.add(a * pitch + t) = sums[t];
         }
     }
 }
@@ -368,11 +369,18 @@ fn t_bytes(d: usize, kind: Float) -> usize {
 /// taken in eight parts by position.
 #[inline(always)]
 unsafe fn softmax(row: *mut f32, first: usize, last: usize, from: usize, to: usize, sink: Option<f32>) {
-    let mut most = [f32::NEG_INFINITY; 8];
-    for t in from..to {
-        let v = *row.add(t);
-        let lane = most.get_unchecked_mut(t % 8);
-        *lane = if v > *lane { v } else { *lane };
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let (mut most, mut t) = ([f32::NEG_INFINITY; 8], from);
+    while t + 8 <= to {
+        let eight = row.add(t).cast::<[f32; 8]>().read_unaligned();
+        for lane in 0..8 {
+            most[lane] = larger(most[lane], eight[lane]);
+        }
+        t += 8;
+    }
+    while t < to {
+        most[0] = larger(most[0], *row.add(t));
+        t += 1;
     }
     let most = most
         .iter()

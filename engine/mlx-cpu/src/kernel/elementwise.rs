@@ -23,13 +23,16 @@ pub(crate) fn with_buffer<T>(len: usize, f: impl FnOnce(*mut f32) -> T) -> T {
 /// `e^x` to about a unit in the last place, without a branch; below 1e-37 where x < -86.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
+    // Added to a smaller number, it leaves the nearest whole one in the low bits: no conversion, which would check its range lane by lane.
+    const MAGIC: f32 = 12_582_912.0;
     let x = x.clamp(-87.0, 88.0);
-    let n = (x * std::f32::consts::LOG2_E + 12_582_912.0) - 12_582_912.0;
+    let whole = x * std::f32::consts::LOG2_E + MAGIC;
+    let n = whole - MAGIC;
     // ln 2 in two parts, the first with few enough bits for an exact product.
     let f = (x - n * 0.693_359_4) + n * 2.121_944_4e-4;
     let p = 0.5 + f * (0.166_666_66 + f * (0.041_665_796 + f * (8.333_452e-3 + f * (1.398_2e-3 + f * 1.987_569_2e-4))));
     let e = (p * f * f + f) + 1.0;
-    e * f32::from_bits(((n as i32 + 127) << 23) as u32)
+    e * f32::from_bits((whole.to_bits().wrapping_add(127)) << 23)
 }
 
 dispatch! {

@@ -24,6 +24,8 @@ mod format;
 mod linear;
 mod pool;
 pub(crate) mod product;
+#[cfg(not(target_arch = "aarch64"))]
+mod quantized;
 pub(crate) mod simd;
 pub(crate) mod step;
 mod tiles;

@@ -1,9 +1,11 @@
 //! The entry of a linear layer: what x is made of, what the weights are.
 
+#[cfg(not(target_arch = "aarch64"))]
+use super::quantized;
 use super::{
     elementwise::{norm_row, swiglu_row},
     entry::{Call, Outcome, Rows, dense, entry, float, shape},
-    format::{Affine, Bf16, F16, F32},
+    format::{Bf16, F16, F32},
     linear::{Product, product},
     simd::{Float, Isa},
 };
@@ -147,18 +149,7 @@ unsafe fn run(call: &Call) -> Outcome {
         }
         p.scales = scales.data.cast();
         p.biases = biases.data.cast();
-        match (layer.bits, layer.group) {
-            (2, 32) => product::<Affine<2, 32>>(isa, isa, &p),
-            (2, 64) => product::<Affine<2, 64>>(isa, isa, &p),
-            (2, 128) => product::<Affine<2, 128>>(isa, isa, &p),
-            (4, 32) => product::<Affine<4, 32>>(isa, isa, &p),
-            (4, 64) => product::<Affine<4, 64>>(isa, isa, &p),
-            (4, 128) => product::<Affine<4, 128>>(isa, isa, &p),
-            (8, 32) => product::<Affine<8, 32>>(isa, isa, &p),
-            (8, 64) => product::<Affine<8, 64>>(isa, isa, &p),
-            (8, 128) => product::<Affine<8, 128>>(isa, isa, &p),
-            (bits, group) => return Err(format!("no kernel for {bits} bits in groups of {group}")),
-        }
+        affine(isa, &p, layer.bits, layer.group)?;
     } else {
         let kind = float(w)?;
         p.pitch = pitch(w, kind.size())?;
@@ -167,6 +158,37 @@ unsafe fn run(call: &Call) -> Outcome {
             Float::F16 => product::<F16>(isa, isa, &p),
             Float::Bf16 => product::<Bf16>(isa, isa, &p),
         }
+    }
+    Ok(())
+}
+
+/// In whole numbers of sixteen bits, which x86 multiplies twice as fast as f32.
+#[cfg(not(target_arch = "aarch64"))]
+unsafe fn affine(isa: Isa, p: &Product, bits: i64, group: i64) -> Outcome {
+    match (bits, group) {
+        (2, 32 | 64 | 128) => quantized::product::<2>(isa, p, group as usize),
+        (4, 32 | 64 | 128) => quantized::product::<4>(isa, p, group as usize),
+        (8, 32 | 64 | 128) => quantized::product::<8>(isa, p, group as usize),
+        _ => return Err(format!("no kernel for {bits} bits in groups of {group}")),
+    }
+    Ok(())
+}
+
+/// In f32: NEON multiplies that as fast as whole numbers of sixteen bits.
+#[cfg(target_arch = "aarch64")]
+unsafe fn affine(isa: Isa, p: &Product, bits: i64, group: i64) -> Outcome {
+    use super::format::Affine;
+    match (bits, group) {
+        (2, 32) => product::<Affine<2, 32>>(isa, isa, p),
+        (2, 64) => product::<Affine<2, 64>>(isa, isa, p),
+        (2, 128) => product::<Affine<2, 128>>(isa, isa, p),
+        (4, 32) => product::<Affine<4, 32>>(isa, isa, p),
+        (4, 64) => product::<Affine<4, 64>>(isa, isa, p),
+        (4, 128) => product::<Affine<4, 128>>(isa, isa, p),
+        (8, 32) => product::<Affine<8, 32>>(isa, isa, p),
+        (8, 64) => product::<Affine<8, 64>>(isa, isa, p),
+        (8, 128) => product::<Affine<8, 128>>(isa, isa, p),
+        _ => return Err(format!("no kernel for {bits} bits in groups of {group}")),
     }
     Ok(())
 }

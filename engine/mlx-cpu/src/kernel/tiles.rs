@@ -376,7 +376,7 @@ macro_rules! compiled {
 #[cfg(target_arch = "x86_64")]
 compiled!(
     super::simd::avx2::Avx512,
-    target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")
+    target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")
 );
 #[cfg(target_arch = "x86_64")]
 compiled!(super::simd::avx2::Avx2, target_feature(enable = "avx2,fma,f16c"));

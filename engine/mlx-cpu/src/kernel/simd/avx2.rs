@@ -76,6 +76,7 @@ macro_rules! eight {
             #[inline(always)]
             unsafe fn spread(p: *const f32, run: usize, c: usize) -> __m256 {
                 match run {
+                    1 => _mm256_loadu_ps(p.add(c * 8)),
                     2 => {
                         let four = _mm_loadu_ps(p.add(c * 4));
                         _mm256_permutevar_ps(_mm256_set_m128(four, four), _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3))

@@ -7,6 +7,8 @@ pub(crate) mod avx2;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
 pub(crate) mod portable;
+#[cfg(not(target_arch = "aarch64"))]
+pub(crate) mod whole;
 
 use std::sync::OnceLock;
 
@@ -42,8 +44,10 @@ pub(crate) trait Simd: Copy {
     /// 2 * LANES bf16, as the even and the odd ones.
     unsafe fn bhalf_pairs(p: *const u16) -> [Self::F; 2];
 
+    #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
     unsafe fn raw(p: *const u8) -> Self::Raw;
     /// Field `i` of each word as a float, times `2^(BITS * i)` unless it is the last: a mask or a shift, and a conversion.
+    #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
     unsafe fn field<const BITS: usize>(raw: Self::Raw, i: usize) -> Self::F;
     /// For each of the eight words of chunk `c` of a row, the value of its group, where `run` words share one.
     unsafe fn spread(p: *const f32, run: usize, c: usize) -> Self::F;
@@ -74,6 +78,7 @@ impl Isa {
                 && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vnni")
             {
                 all.push(Self::Avx512);
             }
@@ -123,7 +128,7 @@ macro_rules! dispatch {
             #[inline(always)]
             unsafe fn inner<V: $simd, $($generic: $bound),*>($($arg: $kind),*) $body
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c")]
             unsafe fn avx512<$($generic: $bound),*>($($arg: $kind),*) {
                 inner::<$crate::kernel::simd::avx2::Avx512, $($generic),*>($($arg),*)
             }
