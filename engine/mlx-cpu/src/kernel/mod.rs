@@ -24,6 +24,7 @@ mod format;
 mod linear;
 mod pool;
 pub(crate) mod product;
+pub(crate) mod recurrence;
 pub(crate) mod simd;
 pub(crate) mod step;
 mod tiles;
