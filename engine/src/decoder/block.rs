@@ -43,7 +43,7 @@ struct Around<T> {
 #[derive(Debug)]
 enum Mixer {
     Attention(Box<Attention>),
-    ShortConv(ShortConv),
+    ShortConv(Box<ShortConv>),
     GatedDelta(Box<GatedDelta>),
     Mamba(Box<Mamba>),
 }
@@ -51,7 +51,7 @@ enum Mixer {
 #[derive(Debug)]
 enum Ffn {
     Dense(Dense),
-    Moe(Moe),
+    Moe(Box<Moe>),
     Parallel(Box<Parallel>),
 }
 
@@ -145,7 +145,7 @@ impl Mixer {
     fn build(spec: &MixerSpec, weights: &mut Weights<'_>) -> Loaded<Self> {
         Ok(match spec {
             MixerSpec::Attention(spec) => Self::Attention(Box::new(Attention::build(spec, weights)?)),
-            MixerSpec::ShortConv(spec) => Self::ShortConv(ShortConv::build(spec, weights)?),
+            MixerSpec::ShortConv(spec) => Self::ShortConv(Box::new(ShortConv::build(spec, weights)?)),
             MixerSpec::GatedDelta(spec) => Self::GatedDelta(Box::new(GatedDelta::build(spec, weights)?)),
             MixerSpec::Mamba(spec) => Self::Mamba(Box::new(Mamba::build(spec, weights)?)),
         })
@@ -180,7 +180,7 @@ impl Ffn {
     fn build(spec: &FfnSpec, weights: &mut Weights<'_>) -> Loaded<Self> {
         Ok(match spec {
             FfnSpec::Dense(spec) => Self::Dense(Dense::build(spec, weights)?),
-            FfnSpec::Moe(spec) => Self::Moe(Moe::build(spec, weights)?),
+            FfnSpec::Moe(spec) => Self::Moe(Box::new(Moe::build(spec, weights)?)),
             FfnSpec::Parallel(spec) => Self::Parallel(Box::new(Parallel::build(spec, weights)?)),
         })
     }

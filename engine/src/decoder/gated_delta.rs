@@ -123,7 +123,7 @@ impl GatedDelta {
         let window = self.conv.window(cache, rows.dtype())?;
         let mixed = mlx_rs::nn::silu(self.conv.forward(&window, rows, place)?)?;
         let (q, inputs) = self.inputs(&mixed, a, b)?;
-        let y = recur(cache, &self.conv, place, window, rows, self.shape.states(), &q, inputs)?;
+        let y = recur(cache, &self.conv, place, [window, rows.clone()], self.shape.states(), &q, inputs)?;
         let &[batch, length, width] = z.shape() else {
             return Err(Exception::custom("projections are [B, T, width]"));
         };

@@ -103,7 +103,7 @@ impl Mamba {
         let (low, high) = self.dt_limit;
         let step = minimum(maximum(&step, Array::from_f32(low))?, Array::from_f32(high))?;
         let inputs = vec![b, multiply(&values, step.expand_dims(-1)?)?, multiply(&step, &self.decay)?];
-        let y = recur(cache, &self.conv, place, window, rows, [1, heads, dim, n], &c, inputs)?;
+        let y = recur(cache, &self.conv, place, [window, rows.clone()], [1, heads, dim, n], &c, inputs)?;
         let y = add(&y, multiply(&values, &self.skip)?)?.reshape(&[batch, length, inner])?;
         let gated = mlx_cpu::swiglu2(gate, &y.as_dtype(x.dtype())?)?;
         // A norm over each group, then one weight for each element.

@@ -18,8 +18,7 @@ pub(super) fn leave(
     cache: &mut Recurrent,
     conv: &Conv,
     place: Place<'_>,
-    window: Array,
-    rows: Array,
+    [window, rows]: [Array; 2],
     state: Option<Array>,
     mut inputs: Vec<Array>,
 ) -> Result<()> {
@@ -59,13 +58,12 @@ fn steps(inputs: &[Array]) -> Result<Steps<'_>> {
 }
 
 /// The recurrence over the pending rows and these, `inputs` being keys, values, logarithms of what is kept and, for the delta
-/// rule, shares: those of [`mlx_cpu::Steps`]. Gives the results, `[1, T, H, P]`, and leaves this forward in `cache`.
+/// rule, shares: those of [`mlx_cpu::Steps`]; `rows` are those of the convolution and `window` what stands before them. Gives the results, `[1, T, H, P]`, and leaves this forward in `cache`.
 pub(super) fn recur(
     cache: &mut Recurrent,
     conv: &Conv,
     place: Place<'_>,
-    window: Array,
-    rows: &Array,
+    [window, rows]: [Array; 2],
     states: [i32; 4],
     queries: &Array,
     inputs: Vec<Array>,
@@ -83,6 +81,6 @@ pub(super) fn recur(
         None => zeros_dtype(&states, Dtype::Float32)?,
     };
     let (results, state) = mlx_cpu::scan(state, &scan)?;
-    leave(cache, conv, place, window, rows.clone(), Some(state), inputs)?;
+    leave(cache, conv, place, [window, rows], Some(state), inputs)?;
     Ok(results)
 }

@@ -38,7 +38,7 @@ impl ShortConv {
         let cache = cache.recurrent()?;
         let window = self.conv.window(cache, rows.dtype())?;
         let mixed = multiply(&parts[1], self.conv.forward(&window, &rows, place)?)?;
-        leave(cache, &self.conv, place, window, rows, None, Vec::new())?;
+        leave(cache, &self.conv, place, [window, rows], None, Vec::new())?;
         Ok(mixed)
     }
 }

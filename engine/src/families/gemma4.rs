@@ -239,13 +239,13 @@ impl Sizes {
         };
         let ffn = match &self.moe {
             None => FfnSpec::Dense(dense),
-            Some(experts) => FfnSpec::Parallel(ParallelSpec {
+            Some(experts) => FfnSpec::Parallel(Box::new(ParallelSpec {
                 dense,
                 dense_post: norm("post_feedforward_layernorm_1"),
                 moe_norm: norm("pre_feedforward_layernorm_2"),
                 moe: self.moe(path, experts),
                 moe_post: norm("post_feedforward_layernorm_2"),
-            }),
+            })),
         };
         let around = |before: &str, after: &str| (norm(before), Some(norm(after)));
         let (mixer_norm, mixer_post) = around("input_layernorm", "post_attention_layernorm");

@@ -156,7 +156,7 @@ impl Feed {
 
     fn spec(&self, path: &str, layer: usize, hidden: usize) -> FfnSpec {
         if let Some(moe) = self.moe.as_ref().filter(|moe| layer >= moe.from) {
-            return FfnSpec::Moe(moe.spec(path, hidden));
+            return FfnSpec::Moe(Box::new(moe.spec(path, hidden)));
         }
         let linear = |name: &str, inputs, outputs| LinearSpec::new(format!("{path}.{name}"), inputs, outputs);
         let [gate, up, down] = self.names;

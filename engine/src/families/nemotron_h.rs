@@ -40,7 +40,7 @@ fn spec(config: &Config) -> Result<DecoderSpec, LoadError> {
             Kind::Mamba => mixer = Some(MixerSpec::Mamba(mamba(config, &path, hidden, eps)?)),
             Kind::Attention => mixer = Some(MixerSpec::Attention(attention(config, &path, hidden)?)),
             Kind::Mlp => ffn = Some(FfnSpec::Dense(mlp(config, &path, hidden, config.usize("intermediate_size")?)?)),
-            Kind::Moe => ffn = Some(FfnSpec::Moe(moe(config, &path, hidden)?)),
+            Kind::Moe => ffn = Some(FfnSpec::Moe(Box::new(moe(config, &path, hidden)?))),
         }
         blocks.push(BlockSpec {
             mixer: mixer.map(|mixer| Part::new(norm.clone(), mixer)),

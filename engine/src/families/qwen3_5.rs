@@ -144,7 +144,7 @@ fn feed(config: &Config, hidden: usize) -> Result<impl Fn(&str) -> FfnSpec, Load
             dense: llama::swiglu(&format!("{path}.shared_expert"), hidden, shared, false),
             gate: Some(LinearSpec::new(format!("{path}.shared_expert_gate"), hidden, 1)),
         });
-        FfnSpec::Moe(moe)
+        FfnSpec::Moe(Box::new(moe))
     })
 }
 

@@ -30,7 +30,7 @@ fn spec(config: &Config) -> Result<DecoderSpec, LoadError> {
         let sparse = (layer + 1).is_multiple_of(every) && !dense.contains(&(layer as f64));
         if let Some(ffn) = block.ffn.as_mut().filter(|_| sparse) {
             let path = format!("model.layers.{layer}.mlp");
-            ffn.inner = FfnSpec::Moe(moe(&path, spec.hidden, inner, count, top_k, normalize));
+            ffn.inner = FfnSpec::Moe(Box::new(moe(&path, spec.hidden, inner, count, top_k, normalize)));
         }
     }
     Ok(spec)

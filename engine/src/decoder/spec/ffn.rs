@@ -5,8 +5,8 @@ use super::{LinearSpec, NormSpec, VectorSpec};
 #[derive(Debug, Clone, PartialEq)]
 pub enum FfnSpec {
     Dense(DenseSpec),
-    Moe(MoeSpec),
-    Parallel(ParallelSpec),
+    Moe(Box<MoeSpec>),
+    Parallel(Box<ParallelSpec>),
 }
 
 /// What happens to the inner width.
