@@ -73,6 +73,10 @@ pub trait Cache: std::any::Any {
             "{rows} empty positions cannot be made up for this kind of cache"
         )))
     }
+    /// A copy to go back to, cheap until either is appended to; `None` where there is none.
+    fn snapshot(&self) -> Option<Box<dyn Cache>> {
+        None
+    }
     /// Arrays to evaluate between prefill chunks.
     fn arrays(&self) -> Vec<&Array>;
     /// Bytes held.

@@ -215,29 +215,3 @@ fn a_load_is_told_everything() {
     assert_eq!((found.drafter, found.mode), (None, Mode::Lookup));
     assert_eq!((found.speculation.cap, found.speculation.lookup), (Cap::Fixed(1), Some(true)));
 }
-
-#[test]
-fn settings_fill_in_what_the_command_line_leaves_open() {
-    let request = LoadRequest {
-        mode: Mode::Lookup,
-        drafter: Some("/drafters/one".into()),
-        speculation: SpeculationOptions {
-            cap: Cap::Fixed(3),
-            ..SpeculationOptions::default()
-        },
-        ..LoadRequest::default()
-    };
-    let settings = Wish::of(&request);
-    assert_eq!(Wish::default().or(&settings), settings);
-    let flags = Wish {
-        mode: Mode::Dspark,
-        max_draft: Some(MaxDraft::Auto),
-        ..Wish::default()
-    };
-    let both = flags.or(&settings);
-    assert_eq!(
-        (both.mode, both.max_draft, both.drafter.as_deref()),
-        (Mode::Dspark, Some(MaxDraft::Auto), Some("/drafters/one"))
-    );
-    assert_eq!(both.speculation.cap, Cap::Fixed(3));
-}

@@ -1,18 +1,31 @@
-//! The state of one sequence, layer by layer. Recurrent states (gated delta-net, Mamba-2, short convolution) will be
-//! further kinds beside the two here, with `commit` and `trim` of their own.
+//! The state of one sequence, layer by layer: keys and values of all positions, of the last ones, or a recurrent state.
 
+mod recurrent;
 mod sliding;
 
 use crate::target::Cache;
 use mlx_cpu::KvCache;
 use mlx_rs::{Array, Dtype, error::Exception, ops::zeros_dtype};
-use sliding::SlidingCache;
+pub use recurrent::Recurrent;
+pub(crate) use recurrent::{Left, last};
+pub use sliding::SlidingCache;
 
 /// Positions by which a cache grows.
 const STEP: i32 = 256;
 
 /// Widest verify whose rollback a sliding layer must stand, unless a caller needs more.
 pub const WIDEST: usize = 64;
+
+/// What a layer keeps of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheKind {
+    /// All positions.
+    Full,
+    /// So many of the last positions.
+    Sliding(usize),
+    /// A state that every position changes.
+    Recurrent,
+}
 
 /// One layer's state.
 #[derive(Debug, Clone)]
@@ -21,13 +34,25 @@ pub enum LayerCache {
     Kv(KvCache),
     /// The last positions.
     Sliding(SlidingCache),
+    /// A state of fixed size.
+    Recurrent(Recurrent),
 }
 
 impl LayerCache {
-    pub(crate) fn new(dtype: Dtype, window: Option<usize>, widest: usize) -> Self {
-        match window {
-            None => Self::Kv(KvCache::new(dtype, STEP)),
-            Some(window) => Self::Sliding(SlidingCache::new(dtype, window, widest)),
+    pub(crate) fn new(kind: CacheKind, dtype: Dtype, widest: usize) -> Self {
+        match kind {
+            CacheKind::Full => Self::Kv(KvCache::new(dtype, STEP)),
+            CacheKind::Sliding(window) => Self::Sliding(SlidingCache::new(dtype, window, widest)),
+            CacheKind::Recurrent => Self::Recurrent(Recurrent::new(widest)),
+        }
+    }
+
+    /// Tokens seen.
+    fn len(&self) -> usize {
+        match self {
+            Self::Kv(kv) => kv.len() as usize,
+            Self::Sliding(sliding) => sliding.len(),
+            Self::Recurrent(recurrent) => recurrent.len(),
         }
     }
 
@@ -36,27 +61,40 @@ impl LayerCache {
         match self {
             Self::Kv(kv) => Ok(kv),
             Self::Sliding(sliding) => sliding.for_append(rows),
+            Self::Recurrent(_) => Err(wrong_kind()),
         }
     }
 
-    fn kv(&self) -> &KvCache {
+    /// The rows to attend over.
+    pub(crate) fn kv(&self) -> Result<&KvCache, Exception> {
         match self {
-            Self::Kv(kv) => kv,
-            Self::Sliding(sliding) => sliding.kv(),
+            Self::Kv(kv) => Ok(kv),
+            Self::Sliding(sliding) => Ok(sliding.kv()),
+            Self::Recurrent(_) => Err(wrong_kind()),
         }
     }
 
-    fn trim(&mut self, n: usize) {
+    pub(crate) fn recurrent(&mut self) -> Result<&mut Recurrent, Exception> {
+        match self {
+            Self::Recurrent(recurrent) => Ok(recurrent),
+            Self::Kv(_) | Self::Sliding(_) => Err(wrong_kind()),
+        }
+    }
+
+    fn trim(&mut self, n: usize) -> Result<(), Exception> {
         match self {
             Self::Kv(kv) => kv.trim(kv.len() - n as i32),
             Self::Sliding(sliding) => sliding.trim(n),
+            Self::Recurrent(recurrent) => return recurrent.trim(n),
         }
+        Ok(())
     }
 
     fn commit(&mut self, rows: usize, path: &[i32]) -> Result<(), Exception> {
         let kv = match self {
             Self::Kv(kv) => kv,
             Self::Sliding(sliding) => sliding.kv_mut(),
+            Self::Recurrent(recurrent) => return recurrent.commit(rows, path),
         };
         kv.compact(kv.len() - rows as i32, path)
     }
@@ -66,8 +104,21 @@ impl LayerCache {
         match self {
             Self::Kv(kv) => kv.len() as usize,
             Self::Sliding(sliding) => sliding.trimmable(),
+            Self::Recurrent(recurrent) => recurrent.trimmable(),
         }
     }
+
+    fn arrays(&self) -> Vec<&Array> {
+        match self {
+            Self::Kv(kv) => kv.arrays().map_or_else(Vec::new, |(keys, values)| vec![keys, values]),
+            Self::Sliding(sliding) => sliding.kv().arrays().map_or_else(Vec::new, |(keys, values)| vec![keys, values]),
+            Self::Recurrent(recurrent) => recurrent.arrays(),
+        }
+    }
+}
+
+fn wrong_kind() -> Exception {
+    Exception::custom("a layer was given the cache of another kind of layer")
 }
 
 /// The layers of one sequence. A clone is a snapshot: cheap, until either is appended to.
@@ -83,23 +134,20 @@ impl DecoderCache {
     }
 
     /// The layers, each to be appended to; then [`Self::advance`].
-    pub(crate) fn layers_mut(&mut self) -> Result<std::slice::IterMut<'_, LayerCache>, Exception> {
+    pub(crate) fn layers_mut(&mut self) -> Result<&mut [LayerCache], Exception> {
         // A forward that failed half-way has left some layers longer than others.
         let len = self.len;
         for layer in &mut self.layers {
-            let held = match layer {
-                LayerCache::Kv(kv) => kv.len() as usize,
-                LayerCache::Sliding(sliding) => sliding.len(),
-            };
+            let held = layer.len();
             if held > len && held - len <= layer.trimmable() {
-                layer.trim(held - len);
+                layer.trim(held - len)?;
             } else if held != len {
                 return Err(Exception::custom(
                     "the cache is left unusable by an earlier failure: start over with a new one",
                 ));
             }
         }
-        Ok(self.layers.iter_mut())
+        Ok(&mut self.layers)
     }
 
     pub(crate) fn advance(&mut self, rows: usize) {
@@ -116,11 +164,13 @@ impl Cache for DecoderCache {
         let most = self.layers.iter().map(LayerCache::trimmable).min().unwrap_or(0).min(self.len);
         if n > most {
             return Err(Exception::custom(format!(
-                "cannot drop {n} of {} tokens: at most {most}, a window has moved on",
+                "cannot drop {n} of {} tokens: at most {most}, a window has moved on or a state knows only its last rows",
                 self.len
             )));
         }
-        self.layers.iter_mut().for_each(|layer| layer.trim(n));
+        for layer in &mut self.layers {
+            layer.trim(n)?;
+        }
         self.len -= n;
         Ok(())
     }
@@ -149,7 +199,11 @@ impl Cache for DecoderCache {
             return Ok(());
         }
         for layer in &mut self.layers {
-            let Some((keys, values)) = layer.kv().arrays() else {
+            if let LayerCache::Recurrent(recurrent) = layer {
+                recurrent.pretend(rows);
+                continue;
+            }
+            let Some((keys, values)) = layer.kv()?.arrays() else {
                 return Err(Exception::custom(
                     "nothing was computed yet, so the shape of keys and values is not known",
                 ));
@@ -163,16 +217,20 @@ impl Cache for DecoderCache {
     }
 
     fn trimmable(&self) -> bool {
-        self.layers.iter().all(|layer| layer.trimmable() >= self.len)
+        let any = |layer: &LayerCache| !matches!(layer, LayerCache::Recurrent(_)) && layer.trimmable() >= self.len;
+        self.layers.iter().all(any)
+    }
+
+    fn snapshot(&self) -> Option<Box<dyn Cache>> {
+        Some(Box::new(self.clone()))
     }
 
     fn arrays(&self) -> Vec<&Array> {
-        let pairs = self.layers.iter().filter_map(|layer| layer.kv().arrays());
-        pairs.flat_map(|(keys, values)| [keys, values]).collect()
+        self.layers.iter().flat_map(LayerCache::arrays).collect()
     }
 
     fn bytes(&self) -> usize {
-        self.layers.iter().map(|layer| layer.kv().nbytes()).sum()
+        self.arrays().iter().map(|array| array.nbytes()).sum()
     }
 }
 
@@ -184,14 +242,14 @@ mod tests {
 
     fn cache(window: Option<usize>) -> DecoderCache {
         DecoderCache::new(vec![
-            LayerCache::new(Dtype::Float32, None, 4),
-            LayerCache::new(Dtype::Float32, window, 4),
+            LayerCache::new(CacheKind::Full, Dtype::Float32, 4),
+            LayerCache::new(window.map_or(CacheKind::Full, CacheKind::Sliding), Dtype::Float32, 4),
         ])
     }
 
     fn append(cache: &mut DecoderCache, rows: usize, layers: usize) {
         let kv = zeros::<f32>(&[1, 1, rows as i32, 8]).unwrap();
-        for layer in cache.layers_mut().unwrap().take(layers) {
+        for layer in cache.layers_mut().unwrap().iter_mut().take(layers) {
             layer.for_append(rows).unwrap().append(&kv, &kv).unwrap();
         }
         if layers == 2 {

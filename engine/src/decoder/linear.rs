@@ -94,6 +94,45 @@ impl Linear {
         }))
     }
 
+    /// Some of its outputs, in this order.
+    pub(crate) fn rows(&self, rows: &[u32]) -> Result<Self> {
+        let rows = Array::from_slice(rows, &[rows.len() as i32]);
+        let take = |array: &Array| array.take_axis(&rows, 0);
+        let bias = |bias: &Option<Array>| bias.as_ref().map(take).transpose();
+        Ok(Self(match &self.0 {
+            Matrix::Weight(Weight::Dense { w, bias: b }) => Matrix::Weight(Weight::Dense {
+                w: take(w)?,
+                bias: bias(b)?,
+            }),
+            Matrix::Weight(Weight::Affine {
+                w,
+                scales,
+                biases,
+                group,
+                bits,
+                bias: b,
+            }) => Matrix::Weight(Weight::Affine {
+                w: take(w)?,
+                scales: take(scales)?,
+                biases: take(biases)?,
+                group: *group,
+                bits: *bits,
+                bias: bias(b)?,
+            }),
+            Matrix::Float {
+                w,
+                scales,
+                packing,
+                bias: b,
+            } => Matrix::Float {
+                w: take(w)?,
+                scales: take(scales)?,
+                packing: *packing,
+                bias: bias(b)?,
+            },
+        }))
+    }
+
     fn weight(&self) -> Option<&Weight> {
         match &self.0 {
             Matrix::Weight(weight) => Some(weight),
@@ -156,7 +195,7 @@ impl Linear {
     }
 }
 
-fn mode_name(mode: Mode) -> &'static CStr {
+pub(super) fn mode_name(mode: Mode) -> &'static CStr {
     match mode {
         Mode::Affine => c"affine",
         Mode::Mxfp4 => c"mxfp4",
@@ -165,13 +204,13 @@ fn mode_name(mode: Mode) -> &'static CStr {
     }
 }
 
-fn optional(value: i32) -> mlx_sys::mlx_optional_int {
+pub(super) fn optional(value: i32) -> mlx_sys::mlx_optional_int {
     mlx_sys::mlx_optional_int { value, has_value: true }
 }
 
 /// Turns a raw call into a result. `call` fills its argument and returns MLX's status.
 #[allow(unsafe_code)]
-fn raw(what: &str, call: impl FnOnce(*mut mlx_sys::mlx_array, mlx_sys::mlx_stream) -> i32) -> Result<Array> {
+pub(super) fn raw(what: &str, call: impl FnOnce(*mut mlx_sys::mlx_array, mlx_sys::mlx_stream) -> i32) -> Result<Array> {
     let stream = Stream::thread_local_or_default();
     // SAFETY: a new empty handle, owned by `out` from here on, whatever the call did to it.
     let mut handle = unsafe { mlx_sys::mlx_array_new() };

@@ -1,112 +1,91 @@
-//! ONE decoder for every family: `Block { norm, mixer, norm, ffn }` with a recipe saying what goes where, and one
+//! ONE decoder for every family: blocks of a mixer and a feed-forward, with a recipe saying what goes where, and one
 //! forward for a chain, a tree and a verify.
 
 mod attention;
+mod block;
+mod conv;
 mod dense;
+mod ends;
+pub(crate) mod experts;
+mod gated_delta;
 pub(crate) mod linear;
+mod mamba;
+mod moe;
+mod norm;
+mod recurrence;
 pub mod rope;
+mod short_conv;
 pub mod spec;
 
 use crate::{
-    cache::{DecoderCache, LayerCache},
+    cache::{CacheKind, DecoderCache, LayerCache},
     drafters::Ends,
     load::{LoadError, Weights},
     target::{Cache, Logits, Output, Rows, Target},
 };
-use attention::{Attention, Place, Tree};
-use dense::Dense;
-use linear::Linear;
+use attention::{Place, Tree};
+use block::Block;
+use ends::{Embedding, Head};
 use mlx_rs::{
     Array, Dtype, Stream,
     error::Exception,
     ops::{concatenate, indexing::TryIndexOp},
     with_stream,
 };
-use spec::{BlockSpec, DecoderSpec, FfnSpec, HeadSpec, MixerSpec};
+use spec::{BlockSpec, DecoderSpec, KvSpec, MixerSpec, PassesSpec};
 
 /// A model in memory. It belongs to the thread that built it, as its stream does.
 #[derive(Debug)]
 pub struct Decoder {
-    embedding: Linear,
+    embedding: Embedding,
     blocks: Vec<Block>,
-    norm: Norm,
-    /// `None`: the embedding, transposed.
-    head: Option<Linear>,
+    /// For each block of a pass the cache that it uses, among those of the pass.
+    slots: Vec<Option<usize>>,
+    /// Kinds of the caches of a pass.
+    caches: Vec<CacheKind>,
+    passes: PassesSpec,
+    head: Head,
+    hidden: usize,
     vocab: usize,
     max_context: usize,
-    /// Of activations.
-    dtype: Dtype,
     kv: Dtype,
     /// One handle for every operation, instead of one each.
     stream: Stream,
 }
 
-#[derive(Debug)]
-struct Norm {
-    weight: Array,
-    eps: f32,
-}
-
-#[derive(Debug)]
-struct Block {
-    mixer_norm: Norm,
-    mixer: Mixer,
-    ffn_norm: Norm,
-    ffn: Ffn,
-    /// Window of its cache.
-    window: Option<usize>,
-}
-
-#[derive(Debug)]
-enum Mixer {
-    Attention(Attention),
-}
-
-#[derive(Debug)]
-enum Ffn {
-    Dense(Dense),
-}
-
-impl Norm {
-    fn build(spec: &spec::NormSpec, weights: &mut Weights<'_>) -> Result<Self, LoadError> {
-        Ok(Self {
-            weight: weights.norm(spec)?,
-            eps: spec.eps,
-        })
+/// The caches that blocks need, and which block uses which: blocks that mix positions have one each, those that share
+/// keys and values have another's.
+fn caches(blocks: &[BlockSpec]) -> Result<(Vec<Option<usize>>, Vec<CacheKind>), LoadError> {
+    let mut kinds = Vec::new();
+    let mut slots: Vec<Option<usize>> = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        let slot = match block.mixer.as_ref().map(|part| &part.inner) {
+            None => None,
+            Some(MixerSpec::Attention(attention)) => match attention.kv {
+                KvSpec::Shared { block: from } => {
+                    let slot = slots.get(from).copied().flatten();
+                    Some(slot.ok_or_else(|| LoadError::Config(format!("a layer shares the keys of layer {from}, which has none")))?)
+                }
+                KvSpec::Own { .. } => {
+                    kinds.push(attention.window.map_or(CacheKind::Full, CacheKind::Sliding));
+                    Some(kinds.len() - 1)
+                }
+            },
+            Some(_) => {
+                kinds.push(CacheKind::Recurrent);
+                Some(kinds.len() - 1)
+            }
+        };
+        slots.push(slot);
     }
-}
-
-impl Block {
-    fn build(spec: &BlockSpec, weights: &mut Weights<'_>) -> Result<Self, LoadError> {
-        let MixerSpec::Attention(attention) = &spec.mixer;
-        let FfnSpec::Dense(dense) = &spec.ffn;
-        Ok(Self {
-            mixer_norm: Norm::build(&spec.mixer_norm, weights)?,
-            mixer: Mixer::Attention(Attention::build(attention, weights)?),
-            ffn_norm: Norm::build(&spec.ffn_norm, weights)?,
-            ffn: Ffn::Dense(Dense::build(dense, weights)?),
-            window: attention.window,
-        })
-    }
-
-    fn forward(&self, x: &Array, place: Place<'_>, cache: &mut LayerCache) -> Result<Array, Exception> {
-        let Mixer::Attention(attention) = &self.mixer;
-        let x = attention.forward(x, &self.mixer_norm.weight, self.mixer_norm.eps, place, cache)?;
-        let Ffn::Dense(dense) = &self.ffn;
-        dense.forward(&x, &self.ffn_norm.weight, self.ffn_norm.eps)
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let (Mixer::Attention(attention), Ffn::Dense(dense)) = (&self.mixer, &self.ffn);
-        let norms = vec![&self.mixer_norm.weight, &self.ffn_norm.weight];
-        [norms, attention.arrays(), dense.arrays()].concat()
-    }
+    Ok((slots, kinds))
 }
 
 impl Decoder {
     /// Reads the modules of `spec` in order of use, joining what is multiplied with the same input.
     pub(crate) fn build(spec: &DecoderSpec, weights: &mut Weights<'_>, kv: Dtype) -> Result<Self, LoadError> {
-        let embedding = weights.matrix(&spec.embedding, spec.hidden, None)?;
+        let (slots, caches) = caches(&spec.blocks)?;
+        let embedding = Embedding::build(spec, weights)?;
         let blocks = spec
             .blocks
             .iter()
@@ -115,14 +94,13 @@ impl Decoder {
         Ok(Self {
             embedding,
             blocks,
-            norm: Norm::build(&spec.norm, weights)?,
-            head: match &spec.head {
-                HeadSpec::Tied => None,
-                HeadSpec::Own(head) => Some(weights.linear(head)?),
-            },
+            slots,
+            caches,
+            passes: spec.passes,
+            head: Head::build(spec, weights)?,
+            hidden: spec.hidden,
             vocab: spec.vocab,
             max_context: spec.max_context,
-            dtype: weights.precision().activations,
             kv,
             stream: Stream::new(),
         })
@@ -135,20 +113,14 @@ impl Decoder {
 
     /// Every weight.
     pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
-        let own = self.embedding.arrays().into_iter().chain([&self.norm.weight]);
-        let head = self.head.iter().flat_map(Linear::arrays);
-        let blocks = self.blocks.iter().flat_map(Block::arrays);
-        own.chain(head).chain(blocks)
+        let ends = self.embedding.arrays().into_iter().chain(self.head.arrays());
+        ends.chain(self.blocks.iter().flat_map(Block::arrays))
     }
 
-    /// An empty cache whose sliding layers stand a rollback of at most `widest` rows.
+    /// An empty cache whose layers stand a rollback of at most `widest` rows.
     pub fn cache(&self, widest: usize) -> DecoderCache {
-        DecoderCache::new(
-            self.blocks
-                .iter()
-                .map(|block| LayerCache::new(self.kv, block.window, widest))
-                .collect(),
-        )
+        let kinds = (0..self.passes.count).flat_map(|_| &self.caches);
+        DecoderCache::new(kinds.map(|kind| LayerCache::new(*kind, self.kv, widest)).collect())
     }
 
     fn run(&self, rows: &Rows<'_>, cache: &mut DecoderCache) -> Result<Output, Exception> {
@@ -158,7 +130,7 @@ impl Decoder {
                 rows.tokens.shape()
             )));
         };
-        let offset = cache.len();
+        let (offset, layers) = (cache.len(), self.layers());
         let tree = rows.parents.map(|parents| positions(parents, offset, length)).transpose()?;
         let place = Place {
             offset,
@@ -168,17 +140,22 @@ impl Decoder {
                 .zip(rows.parents)
                 .map(|(positions, parents)| Tree { parents, positions }),
         };
-        if !rows.taps.is_sorted_by(|a, b| a < b) || rows.taps.last().is_some_and(|&last| last >= self.blocks.len()) {
-            return Err(Exception::custom(format!(
-                "taps {:?} of {} layers must ascend",
-                rows.taps,
-                self.blocks.len()
-            )));
+        if !rows.taps.is_sorted_by(|a, b| a < b) || rows.taps.last().is_some_and(|&last| last >= layers) {
+            return Err(Exception::custom(format!("taps {:?} of {layers} layers must ascend", rows.taps)));
         }
-        let mut x = self.embedding.embed(rows.tokens, self.dtype)?;
+        let (mut x, inputs) = self.embedding.forward(rows.tokens)?;
         let mut taps = Vec::with_capacity(rows.taps.len());
-        for (layer, (block, cache)) in self.blocks.iter().zip(cache.layers_mut()?).enumerate() {
-            x = block.forward(&x, place, cache)?;
+        let caches = cache.layers_mut()?;
+        for layer in 0..layers {
+            let (pass, block) = (layer / self.blocks.len(), layer % self.blocks.len());
+            let slot = self.slots[block].map(|slot| pass * self.caches.len() + slot);
+            let cache = slot.map(|slot| &mut caches[slot]);
+            x = self.blocks[block].forward(&x, inputs.get(block), place, cache)?;
+            let ends_pass = block + 1 == self.blocks.len() && layer + 1 < layers;
+            if ends_pass && self.passes.norm_between {
+                // A tap here is what the next pass reads, so it comes after the norm.
+                x = self.head.norm.of(&x)?;
+            }
             if rows.taps.contains(&layer) {
                 taps.push(x.clone());
             }
@@ -194,10 +171,7 @@ impl Decoder {
     }
 
     fn logits(&self, x: &Array) -> Result<Array, Exception> {
-        self.head
-            .as_ref()
-            .unwrap_or(&self.embedding)
-            .of_norm(x, &self.norm.weight, self.norm.eps)
+        self.head.logits(x, &self.embedding.table)
     }
 }
 
@@ -231,7 +205,7 @@ impl Target for Decoder {
     }
 
     fn layers(&self) -> usize {
-        self.blocks.len()
+        self.blocks.len() * self.passes.count
     }
 
     fn new_cache(&self) -> Box<dyn Cache> {
@@ -248,12 +222,12 @@ impl Target for Decoder {
 
     fn ends(&self) -> Option<Ends> {
         Some(Ends {
-            embedding: self.embedding.clone(),
-            head: self.head.clone(),
-            scale: 1.0,
-            hidden: self.norm.weight.dim(-1) as usize,
+            embedding: self.embedding.table.clone(),
+            head: self.head.own.clone(),
+            scale: self.embedding.scale(),
+            hidden: self.hidden,
             vocab: self.vocab,
-            layers: self.blocks.len(),
+            layers: self.layers(),
         })
     }
 }

@@ -32,9 +32,10 @@ impl Rope {
     pub fn new(head_dim: usize, theta: f64, traditional: bool, scaling: Option<&Map<String, Value>>, max_positions: usize) -> Result<Self> {
         let empty = Map::new();
         let scaling = Scaling(scaling.unwrap_or(&empty));
+        let proportional = scaling.kind() == "proportional";
         let dims = match scaling.number("partial_rotary_factor")? {
-            Some(factor) => (head_dim as f64 * factor) as usize,
-            None => head_dim,
+            Some(factor) if !proportional => (head_dim as f64 * factor) as usize,
+            _ => head_dim,
         };
         if !(theta.is_finite() && theta > 0.0) {
             return Err(LoadError::Config(format!("`rope_theta` must be positive, found {theta}")));
@@ -48,6 +49,14 @@ impl Rope {
         let mut scale = 1.0;
         let frequencies = match scaling.kind() {
             "default" | "mrope" => base,
+            // Pairs of the whole head, of which the first turn and the others stand still.
+            "proportional" => {
+                let factor = scaling.number("factor")?.unwrap_or(1.0);
+                let share = scaling.number("partial_rotary_factor")?.unwrap_or(1.0);
+                let turned = (head_dim as f64 * share) as usize / 2;
+                let still = std::iter::repeat_n(0.0, base.len().saturating_sub(turned));
+                base.iter().take(turned).map(|f| f / factor).chain(still).collect()
+            }
             "linear" => {
                 let factor = scaling.need("factor")?;
                 base.into_iter().map(|f| f / factor).collect()

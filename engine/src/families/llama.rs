@@ -1,18 +1,22 @@
-//! Llama and what is shaped like it. Source: `spec/checkpoints.md` §2.2; oracle: mlx-lm `llama.py`.
+//! Llama and what is shaped like it (Mistral, MiniCPM5). Source: `spec/checkpoints.md` §2.2; oracle: mlx-lm `llama.py`.
 
 use super::Family;
 use crate::{
     decoder::{
         rope::Rope,
-        spec::{AttentionSpec, BlockSpec, DecoderSpec, DenseSpec, FfnSpec, HeadSpec, LinearSpec, MixerSpec, NormSpec},
+        spec::{
+            Activation, AttentionSpec, BlockSpec, DecoderSpec, DenseSpec, FfnSpec, HeadNormSpec, HeadSpec, KvSpec, LinearSpec, MixerSpec,
+            NormSpec, Part,
+        },
     },
-    load::{Config, LoadError},
+    load::{Config, LoadError, Place},
 };
 
 pub(super) const FAMILY: Family = Family {
     model_types: &["llama", "mistral", "xverse", "iquestcoder"],
     spec,
-    rename,
+    place,
+    adapt: None,
 };
 
 /// What differs between the members of the dense family.
@@ -53,94 +57,98 @@ fn spec(config: &Config) -> Result<DecoderSpec, LoadError> {
     dense.spec(config)
 }
 
-/// The number of layers; a misprint must not fill memory before the tensors are compared.
-pub(super) fn layers(config: &Config) -> Result<usize, LoadError> {
-    let layers = config.usize("num_hidden_layers")?;
-    let sensible = (layers <= 10_000).then_some(layers);
-    sensible.ok_or_else(|| LoadError::Config(format!("{layers} layers are too many")))
-}
-
 /// The window of each layer: where `layer_types` says sliding.
 fn windows(config: &Config) -> Result<Vec<Option<usize>>, LoadError> {
-    let layers = layers(config)?;
-    let Some(types) = config.words("layer_types")? else {
+    let layers = super::layers(config)?;
+    let Some(types) = super::layer_types(config, layers)? else {
         return Ok(vec![None; layers]);
     };
-    if types.len() != layers {
-        return Err(LoadError::Config(format!("`layer_types` names {} of {layers} layers", types.len())));
-    }
     let window = |kind: &str| match kind {
         "full_attention" => Ok(None),
         "sliding_attention" => config.usize("sliding_window").map(Some),
-        other => Err(LoadError::Config(format!("the layer type `{other}` is not known to this family"))),
+        other => Err(super::unknown_layer(other)),
     };
     types.into_iter().map(window).collect()
 }
 
 impl Dense {
     pub(super) fn spec(self, config: &Config) -> Result<DecoderSpec, LoadError> {
-        if !self.heads.is_multiple_of(self.kv_heads) {
-            return Err(LoadError::Config(format!(
-                "{} heads do not share {} KV heads evenly",
-                self.heads, self.kv_heads
-            )));
-        }
+        super::even_heads(self.heads, self.kv_heads)?;
         let hidden = config.usize("hidden_size")?;
         let inner = config.usize("intermediate_size")?;
         let vocab = config.usize("vocab_size")?;
         let eps = config.f64("rms_norm_eps")? as f32;
-        let norm = |path: String, size: usize| NormSpec { path, size, eps };
         let block = |(layer, window): (usize, &Option<usize>)| {
             let path = |name: &str| format!("model.layers.{layer}.{name}");
+            let norm = |name: &str, size: usize| NormSpec::new(path(name), size, eps);
             let attention = |name: &str, inputs, outputs| {
                 LinearSpec::new(path(&format!("self_attn.{name}_proj")), inputs, outputs).with_bias(self.attention_bias)
             };
-            let mlp =
-                |name: &str, inputs, outputs| LinearSpec::new(path(&format!("mlp.{name}_proj")), inputs, outputs).with_bias(self.mlp_bias);
-            let head_norm = |name: &str| self.head_norm.then(|| norm(path(&format!("self_attn.{name}_norm")), self.head_dim));
+            let head_norm = |name: &str| {
+                if self.head_norm {
+                    HeadNormSpec::Weight(norm(&format!("self_attn.{name}_norm"), self.head_dim))
+                } else {
+                    HeadNormSpec::None
+                }
+            };
             let (queries, keys) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
-            BlockSpec {
-                mixer_norm: norm(path("input_layernorm"), hidden),
-                mixer: MixerSpec::Attention(AttentionSpec {
-                    heads: self.heads,
-                    kv_heads: self.kv_heads,
-                    head_dim: self.head_dim,
-                    scale: (self.head_dim as f32).powf(-0.5),
-                    q: attention("q", hidden, queries),
+            let mixer = MixerSpec::Attention(AttentionSpec {
+                heads: self.heads,
+                kv_heads: self.kv_heads,
+                head_dim: self.head_dim,
+                scale: (self.head_dim as f32).powf(-0.5),
+                q: attention("q", hidden, queries),
+                kv: KvSpec::Own {
                     k: attention("k", hidden, keys),
-                    v: attention("v", hidden, keys),
-                    o: attention("o", queries, hidden),
-                    q_norm: head_norm("q"),
-                    k_norm: head_norm("k"),
-                    rope: self.rope.clone(),
-                    window: *window,
-                }),
-                ffn_norm: norm(path("post_attention_layernorm"), hidden),
-                ffn: FfnSpec::Dense(DenseSpec {
-                    gate: mlp("gate", hidden, inner),
-                    up: mlp("up", hidden, inner),
-                    down: mlp("down", inner, hidden),
-                }),
-            }
+                    v: Some(attention("v", hidden, keys)),
+                    v_norm: None,
+                },
+                o: attention("o", queries, hidden),
+                q_norm: head_norm("q"),
+                k_norm: head_norm("k"),
+                rope: Some(self.rope.clone()),
+                window: *window,
+                gate: None,
+            });
+            let ffn = FfnSpec::Dense(swiglu(&path("mlp"), hidden, inner, self.mlp_bias));
+            BlockSpec::new(
+                Part::new(norm("input_layernorm", hidden), mixer),
+                Part::new(norm("post_attention_layernorm", hidden), ffn),
+            )
         };
-        Ok(DecoderSpec {
-            hidden,
-            vocab,
-            max_context: self.max_context,
-            embedding: "model.embed_tokens".into(),
-            blocks: self.windows.iter().enumerate().map(block).collect(),
-            norm: norm("model.norm".into(), hidden),
-            head: if self.tied {
-                HeadSpec::Tied
-            } else {
-                HeadSpec::Own(LinearSpec::new("lm_head", hidden, vocab))
-            },
-        })
+        let norm = NormSpec::new("model.norm", hidden, eps);
+        let head = head(self.tied, "lm_head", hidden, vocab);
+        let mut spec = DecoderSpec::new(hidden, vocab, self.max_context, "model.embed_tokens", norm, head);
+        spec.blocks = self.windows.iter().enumerate().map(block).collect();
+        Ok(spec)
+    }
+}
+
+/// The usual feed-forward at `path`.
+pub(super) fn swiglu(path: &str, hidden: usize, inner: usize, bias: bool) -> DenseSpec {
+    let linear = |name: &str, inputs, outputs| LinearSpec::new(format!("{path}.{name}_proj"), inputs, outputs).with_bias(bias);
+    DenseSpec {
+        gate: Some(linear("gate", hidden, inner)),
+        up: linear("up", hidden, inner),
+        down: linear("down", inner, hidden),
+        activation: Activation::Silu,
+    }
+}
+
+pub(super) fn head(tied: bool, path: &str, hidden: usize, vocab: usize) -> HeadSpec {
+    if tied {
+        HeadSpec::Tied
+    } else {
+        HeadSpec::Own(LinearSpec::new(path, hidden, vocab))
     }
 }
 
 /// Drops what old converters stored beside the weights, and the head of a tied model.
-pub(super) fn rename(spec: &DecoderSpec, name: &str) -> Option<String> {
+pub(super) fn place(spec: &DecoderSpec, name: &str) -> Place {
     let tied = spec.head == HeadSpec::Tied && name.starts_with("lm_head.");
-    (!tied && !name.ends_with("self_attn.rotary_emb.inv_freq")).then(|| name.to_owned())
+    if tied || name.ends_with("self_attn.rotary_emb.inv_freq") {
+        Place::Drop
+    } else {
+        Place::At(name.to_owned())
+    }
 }

@@ -3,7 +3,7 @@
 
 use super::{
     Family,
-    llama::{Dense, layers, rename},
+    llama::{Dense, place},
 };
 use crate::{
     decoder::{rope::Rope, spec::DecoderSpec},
@@ -13,10 +13,11 @@ use crate::{
 pub(super) const FAMILY: Family = Family {
     model_types: &["qwen3"],
     spec,
-    rename,
+    place,
+    adapt: None,
 };
 
-fn spec(config: &Config) -> Result<DecoderSpec, LoadError> {
+pub(super) fn spec(config: &Config) -> Result<DecoderSpec, LoadError> {
     let head_dim = config.usize("head_dim")?;
     let (theta, scaling) = config.rope()?;
     let theta = theta.ok_or_else(|| LoadError::Config("`rope_theta` is missing".into()))?;
@@ -30,7 +31,7 @@ fn spec(config: &Config) -> Result<DecoderSpec, LoadError> {
         head_norm: true,
         tied: config.bool_or("tie_word_embeddings", false)?,
         rope: Rope::new(head_dim, theta, false, scaling, max_context)?,
-        windows: vec![None; layers(config)?],
+        windows: vec![None; super::layers(config)?],
         max_context,
     };
     dense.spec(config)

@@ -64,6 +64,20 @@ impl Config {
         self.text.get(key).filter(|value| !value.is_null())
     }
 
+    /// Whether the text model's entry is there and null.
+    pub fn is_null(&self, key: &str) -> bool {
+        self.text.get(key).or_else(|| self.top.get(key)).is_some_and(Value::is_null)
+    }
+
+    /// As [`Self::usize`], of the top level alone.
+    pub fn top_usize(&self, key: &str) -> Result<usize> {
+        let value = self.top(key).ok_or_else(|| missing(key))?;
+        let whole = value.as_u64().filter(|n| (1..=MAX_SIZE).contains(n));
+        whole
+            .map(|n| n as usize)
+            .ok_or_else(|| wrong(key, "a positive whole number of sensible size", value))
+    }
+
     /// A positive whole number of at most 2^28.
     pub fn usize(&self, key: &str) -> Result<usize> {
         self.usize_opt(key)?.ok_or_else(|| missing(key))
@@ -78,6 +92,14 @@ impl Config {
                     .ok_or_else(|| wrong(key, "a positive whole number of sensible size", value))
             })
             .transpose()
+    }
+
+    /// A whole number, zero included; `default` where it is absent.
+    pub fn count_or(&self, key: &str, default: usize) -> Result<usize> {
+        match self.field(key) {
+            Some(value) if value.as_u64() == Some(0) => Ok(0),
+            _ => Ok(self.usize_opt(key)?.unwrap_or(default)),
+        }
     }
 
     pub fn f64(&self, key: &str) -> Result<f64> {
@@ -108,6 +130,16 @@ impl Config {
                     .as_array()
                     .map(|items| items.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
                 words.flatten().ok_or_else(|| wrong(key, "a list of words", value))
+            })
+            .transpose()
+    }
+
+    /// A list of numbers.
+    pub fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>> {
+        self.field(key)
+            .map(|value| {
+                let numbers = value.as_array().map(|items| items.iter().map(float).collect::<Option<Vec<_>>>());
+                numbers.flatten().ok_or_else(|| wrong(key, "a list of numbers", value))
             })
             .transpose()
     }

@@ -20,12 +20,13 @@ pub enum LoadError {
         path.display()
     )]
     Pickle { path: PathBuf, file: String },
-    #[error("the model type `{model_type}` is not supported{}: supported are {supported}", needs_code(markers))]
+    #[error("the model type `{model_type}` is not supported{}: {suggestion}", needs_code(markers))]
     UnsupportedModel {
         model_type: String,
+        /// What to take instead.
+        suggestion: String,
         /// `file:key` of every sign of Python code in the folder.
         markers: Vec<String>,
-        supported: String,
     },
     /// The folder asks for its own architecture code instead of the named one.
     #[error(

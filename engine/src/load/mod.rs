@@ -3,6 +3,7 @@
 
 mod config;
 mod error;
+mod layout;
 mod quant;
 mod shards;
 mod trust;
@@ -10,6 +11,8 @@ mod weights;
 
 pub use config::{Config, RopeFields, float, read_json};
 pub use error::LoadError;
+pub use layout::Place;
+pub(crate) use layout::Tensors;
 pub use quant::{Mode, Packing, Quantization};
 pub use shards::{Shard, TensorInfo};
 pub(crate) use shards::{find as find_shards, find_beside};
@@ -51,8 +54,8 @@ pub struct Checkpoint {
     pub eos: Vec<u32>,
     /// What a person should know, one sentence each.
     pub notes: Vec<String>,
-    family: Family,
     shards: Vec<Shard>,
+    tensors: Tensors,
 }
 
 /// What a loaded model is, for the status line and for `/v1/models`.
@@ -111,9 +114,12 @@ impl Checkpoint {
         let model_type = config.model_type()?.to_owned();
         let (family, notes) = trusted_family(path, &model_type)?;
         let quantization = Quantization::read(&config, path)?;
-        let spec = (family.spec)(&config)?;
+        let mut spec = (family.spec)(&config)?;
         let shards = shards::find(path)?;
-        let tensors = weights::merge(&shards, &|name| (family.rename)(&spec, name));
+        let tensors = layout::arrange(&shards, &|name| (family.place)(&spec, name))?;
+        if let Some(adapt) = family.adapt {
+            adapt(&mut spec, &|name| tensors.get(name).map(|tensor| tensor.info.shape.clone()));
+        }
         weights::check(&tensors, &quantization, &spec)?;
         let eos = eos(path, &config)?;
         Ok(Self {
@@ -124,8 +130,8 @@ impl Checkpoint {
             quantization,
             eos,
             notes,
-            family,
             shards,
+            tensors,
         })
     }
 
@@ -140,9 +146,7 @@ impl Checkpoint {
         for note in &self.notes {
             tracing::info!(model = %self.path.display(), "{note}");
         }
-        let rename = |name: &str| (self.family.rename)(&self.spec, name);
-        let tensors = weights::merge(&self.shards, &rename);
-        let stored = stored_dtype(&tensors, &self.spec);
+        let stored = stored_dtype(&self.tensors, &self.spec);
         let cpu = mlx_cpu::backend() == mlx_cpu::Backend::Cpu;
         let activations = options.activations.unwrap_or(if cpu { Dtype::Float32 } else { stored });
         let precision = Precision {
@@ -154,9 +158,9 @@ impl Checkpoint {
             _ if cpu => Dtype::Float16,
             _ => activations,
         });
-        let quantization = describe(&tensors, &self.quantization, stored);
+        let quantization = describe(&self.tensors, &self.quantization, stored);
         let watch = Watch { progress, cancel };
-        let mut weights = Weights::open(&self.shards, tensors, &rename, &self.quantization, precision, watch)?;
+        let mut weights = Weights::open(&self.shards, &self.tensors, &self.quantization, precision, watch)?;
         let decoder = Decoder::build(&self.spec, &mut weights, kv)?;
         drop(weights);
         let huge = mlx_cpu::settle(decoder.arrays())?;
@@ -169,7 +173,7 @@ impl Checkpoint {
             weight_bytes: decoder.weight_bytes(),
             kv_bytes_per_token: self.spec.kv_elements_per_token() * bytes_of(kv),
             max_context: self.spec.max_context,
-            layers: self.spec.blocks.len(),
+            layers: self.spec.layers(),
             hidden: self.spec.hidden,
             vocab: self.spec.vocab,
             eos: self.eos,
@@ -189,7 +193,7 @@ fn trusted_family(path: &Path, model_type: &str) -> Result<(Family, Vec<String>)
         return Err(LoadError::UnsupportedModel {
             model_type: model_type.to_owned(),
             markers: found.all(),
-            supported: families::names(),
+            suggestion: families::instead_of(model_type),
         });
     };
     if !found.model_file.is_empty() {
@@ -232,13 +236,13 @@ fn eos(path: &Path, config: &Config) -> Result<Vec<u32>> {
 }
 
 /// The checkpoint's own float type: of the embedding, or of its scales; of the final norm where those are bytes.
-fn stored_dtype(tensors: &std::collections::BTreeMap<String, TensorInfo>, spec: &DecoderSpec) -> Dtype {
+fn stored_dtype(tensors: &Tensors, spec: &DecoderSpec) -> Dtype {
     let names = [
         format!("{}.scales", spec.embedding),
         format!("{}.weight", spec.embedding),
         format!("{}.weight", spec.norm.path),
     ];
-    let float = |name: &String| match tensors.get(name)?.dtype.as_str() {
+    let float = |name: &String| match tensors.get(name)?.info.dtype.as_str() {
         "F32" => Some(Dtype::Float32),
         "F16" => Some(Dtype::Float16),
         "BF16" => Some(Dtype::Bfloat16),
@@ -248,7 +252,7 @@ fn stored_dtype(tensors: &std::collections::BTreeMap<String, TensorInfo>, spec: 
 }
 
 /// The packing that most weights have, or the float type.
-fn describe(tensors: &std::collections::BTreeMap<String, TensorInfo>, quantization: &Quantization, stored: Dtype) -> String {
+fn describe(tensors: &Tensors, quantization: &Quantization, stored: Dtype) -> String {
     let packed = tensors.keys().filter(|name| name.ends_with(".scales")).count();
     let Some(default) = quantization.default.filter(|_| packed > 0) else {
         return match stored {

@@ -1,12 +1,20 @@
 //! Tensors on their way from the shards into modules: checked against the spec by name and shape before anything is
 //! read, then read one by one with progress and a way out.
 
-use super::{LoadError, Mode, Packing, Quantization, Shard, TensorInfo};
-use crate::decoder::{
-    linear::Linear,
-    spec::{DecoderSpec, LinearSpec, Module, NormSpec},
+use super::{
+    LoadError, Mode, Packing, Quantization, Shard,
+    layout::{Source, Tensors},
 };
-use mlx_rs::{Array, Dtype, Stream, with_stream};
+use crate::decoder::{
+    experts::Experts,
+    linear::{self, Linear},
+    spec::{ConvSpec, DecoderSpec, LinearSpec, Module, NormSpec, VectorSpec},
+};
+use mlx_rs::{
+    Array, Dtype, Stream,
+    ops::{add, stack},
+    with_stream,
+};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tokio_util::sync::CancellationToken;
 
@@ -34,7 +42,8 @@ pub(crate) struct Watch<'a> {
 
 /// The tensors of a checkpoint under the names of the family.
 pub(crate) struct Weights<'a> {
-    tensors: BTreeMap<String, TensorInfo>,
+    tensors: &'a Tensors,
+    /// By the names of the files.
     arrays: HashMap<String, Array>,
     quantization: &'a Quantization,
     precision: Precision,
@@ -43,27 +52,36 @@ pub(crate) struct Weights<'a> {
     total: u64,
 }
 
-/// The tensors of all shards by the family's names; `rename` gives `None` for tensors to leave out.
-pub(crate) fn merge(shards: &[Shard], rename: &dyn Fn(&str) -> Option<String>) -> BTreeMap<String, TensorInfo> {
-    let all = shards.iter().flat_map(|shard| &shard.tensors);
-    all.filter_map(|(name, tensor)| Some((rename(name)?, tensor.clone()))).collect()
-}
-
 /// Names and shapes of the checkpoint against those of the spec, exactly.
-pub(crate) fn check(tensors: &BTreeMap<String, TensorInfo>, quantization: &Quantization, spec: &DecoderSpec) -> Result<()> {
+pub(crate) fn check(tensors: &Tensors, quantization: &Quantization, spec: &DecoderSpec) -> Result<()> {
     let mut expected: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    let mut convolutions = BTreeMap::new();
+    let linear = |expected: &mut BTreeMap<String, Vec<usize>>, lead: &[usize], spec: &LinearSpec| -> Result<()> {
+        expected.extend(matrix(tensors, quantization, &spec.path, lead, spec.outputs, spec.inputs)?);
+        if spec.bias {
+            expected.insert(format!("{}.bias", spec.path), [lead, &[spec.outputs]].concat());
+        }
+        Ok(())
+    };
     for module in spec.modules() {
         match module {
             Module::Norm(norm) => {
                 expected.insert(format!("{}.weight", norm.path), vec![norm.size]);
             }
-            Module::Linear(linear) => {
-                expected.extend(matrix(tensors, quantization, &linear.path, linear.outputs, linear.inputs)?);
-                if linear.bias {
-                    expected.insert(format!("{}.bias", linear.path), vec![linear.outputs]);
+            Module::Vector(vector) => {
+                expected.insert(vector.name.clone(), vec![vector.size]);
+            }
+            Module::Linear(spec) => linear(&mut expected, &[], spec)?,
+            Module::Experts(count, spec) => linear(&mut expected, &[count], spec)?,
+            Module::Table(path, rows, columns) => expected.extend(matrix(tensors, quantization, path, &[], rows, columns)?),
+            Module::Conv(conv) => {
+                let name = format!("{}.weight", conv.path);
+                convolutions.insert(name.clone(), vec![conv.channels, 1, conv.kernel]);
+                expected.insert(name, vec![conv.channels, conv.kernel, 1]);
+                if conv.bias {
+                    expected.insert(format!("{}.bias", conv.path), vec![conv.channels]);
                 }
             }
-            Module::Table(path, rows, columns) => expected.extend(matrix(tensors, quantization, path, rows, columns)?),
         }
     }
     let (wanted, found): (BTreeSet<_>, BTreeSet<_>) = (expected.keys().collect(), tensors.keys().collect());
@@ -78,11 +96,12 @@ pub(crate) fn check(tensors: &BTreeMap<String, TensorInfo>, quantization: &Quant
             unexpected: told(&unexpected),
         });
     }
-    for (name, shape) in expected {
-        let found = &tensors[&name].shape;
-        if !found.iter().eq(shape.iter().map(|&n| n as u64).collect::<Vec<_>>().iter()) {
+    for (name, shape) in &expected {
+        let found = &tensors[name].info.shape;
+        let is = |shape: &[usize]| found.iter().copied().eq(shape.iter().map(|&n| n as u64));
+        if !is(shape) && !convolutions.get(name).is_some_and(|other| is(other)) {
             return Err(LoadError::tensor(
-                &name,
+                name,
                 format!("has shape {found:?}, config.json and quantization ask for {shape:?}"),
             ));
         }
@@ -90,17 +109,19 @@ pub(crate) fn check(tensors: &BTreeMap<String, TensorInfo>, quantization: &Quant
     Ok(())
 }
 
-/// Names and shapes of a matrix, packed or not.
+/// Names and shapes of a matrix, packed or not; `lead` axes come first.
 fn matrix(
-    tensors: &BTreeMap<String, TensorInfo>,
+    tensors: &Tensors,
     quantization: &Quantization,
     path: &str,
+    lead: &[usize],
     rows: usize,
     columns: usize,
 ) -> Result<Vec<(String, Vec<usize>)>> {
     let name = |part: &str| format!("{path}.{part}");
+    let shape = |columns: usize| [lead, &[rows, columns]].concat();
     let Some(packing) = packing(tensors, quantization, path, columns)? else {
-        return Ok(vec![(name("weight"), vec![rows, columns])]);
+        return Ok(vec![(name("weight"), shape(columns))]);
     };
     let (bits, group) = (packing.bits as usize, packing.group as usize);
     if !columns.is_multiple_of(group) {
@@ -108,8 +129,8 @@ fn matrix(
             "`{path}` has {columns} inputs, which groups of {group} do not divide"
         )));
     }
-    let scales = vec![rows, columns / group];
-    let mut names = vec![(name("weight"), vec![rows, columns * bits / 32]), (name("scales"), scales.clone())];
+    let scales = shape(columns / group);
+    let mut names = vec![(name("weight"), shape(columns * bits / 32)), (name("scales"), scales.clone())];
     if packing.mode == Mode::Affine {
         names.push((name("biases"), scales));
     }
@@ -117,15 +138,15 @@ fn matrix(
 }
 
 /// How the matrix at `path` is packed: as the metadata names it, else as its shapes tell.
-fn packing(tensors: &BTreeMap<String, TensorInfo>, quantization: &Quantization, path: &str, columns: usize) -> Result<Option<Packing>> {
+fn packing(tensors: &Tensors, quantization: &Quantization, path: &str, columns: usize) -> Result<Option<Packing>> {
     if let Some(named) = quantization.named(path) {
         return Ok(named);
     }
-    let tensor = |part: &str| tensors.get(&format!("{path}.{part}"));
+    let tensor = |part: &str| tensors.get(&format!("{path}.{part}")).map(|placed| &placed.info);
     let (Some(weight), Some(scales)) = (tensor("weight"), tensor("scales")) else {
         return Ok(None);
     };
-    let last = |tensor: &TensorInfo| tensor.shape.last().map_or(0, |n| *n as usize);
+    let last = |tensor: &super::TensorInfo| tensor.shape.last().map_or(0, |n| *n as usize);
     Packing::infer(path, columns, last(weight), last(scales), scales.dtype == "U8").map(Some)
 }
 
@@ -133,8 +154,7 @@ impl<'a> Weights<'a> {
     /// Opens the shards; nothing is read yet.
     pub(crate) fn open(
         shards: &[Shard],
-        tensors: BTreeMap<String, TensorInfo>,
-        rename: &dyn Fn(&str) -> Option<String>,
+        tensors: &'a Tensors,
         quantization: &'a Quantization,
         precision: Precision,
         watch: Watch<'a>,
@@ -146,9 +166,8 @@ impl<'a> Weights<'a> {
                 path: shard.path.clone(),
                 reason: error.to_string(),
             })?;
-            arrays.extend(read.into_iter().filter_map(|(name, array)| Some((rename(&name)?, array))));
+            arrays.extend(read);
         }
-        let total = tensors.values().map(|tensor| tensor.bytes).sum();
         Ok(Self {
             tensors,
             arrays,
@@ -156,7 +175,7 @@ impl<'a> Weights<'a> {
             precision,
             watch,
             done: 0,
-            total,
+            total: tensors.values().map(|tensor| tensor.info.bytes).sum(),
         })
     }
 
@@ -166,13 +185,38 @@ impl<'a> Weights<'a> {
 
     /// Reads one tensor, as stored.
     fn read(&mut self, name: &str) -> Result<Array> {
-        if self.watch.cancel.is_cancelled() {
-            return Err(LoadError::Cancelled);
-        }
-        let array = self.arrays.remove(name).ok_or_else(|| LoadError::tensor(name, "is missing"))?;
+        let placed = self.tensors.get(name).ok_or_else(|| LoadError::tensor(name, "is missing"))?;
+        let array = match &placed.source {
+            Source::Whole(of) => self.stored(of, true)?,
+            Source::Half { of, second } => {
+                // The second is read last: then the whole is let go.
+                let whole = self.stored(of, *second)?;
+                let half = whole.split_equal(2, -2)?.swap_remove(usize::from(*second));
+                linear::contiguous(&half)?
+            }
+            Source::Stack(parts) => {
+                let parts = parts.iter().map(|part| self.stored(part, true)).collect::<Result<Vec<_>>>()?;
+                stack(&parts, 0)?
+            }
+        };
         array.eval()?;
         self.done += array.nbytes() as u64;
         (self.watch.progress)(self.done, self.total);
+        Ok(array)
+    }
+
+    /// A tensor of the files; `last` when nothing else wants it.
+    fn stored(&mut self, name: &str, last: bool) -> Result<Array> {
+        if self.watch.cancel.is_cancelled() {
+            return Err(LoadError::Cancelled);
+        }
+        let array = if last {
+            self.arrays.remove(name)
+        } else {
+            self.arrays.get(name).cloned()
+        };
+        let array = array.ok_or_else(|| LoadError::tensor(name, "is missing"))?;
+        array.eval()?;
         Ok(array)
     }
 
@@ -197,7 +241,70 @@ impl<'a> Weights<'a> {
 
     /// A norm's weights, in the dtype of activations.
     pub(crate) fn norm(&mut self, spec: &NormSpec) -> Result<Array> {
-        self.read_float(&format!("{}.weight", spec.path), Some(self.precision.activations))
+        let (name, activations) = (format!("{}.weight", spec.path), self.precision.activations);
+        if spec.shift == 0.0 {
+            return self.read_float(&name, Some(activations));
+        }
+        let stored = self.read_float(&name, Some(Dtype::Float32))?;
+        let shifted = add(&stored, Array::from_f32(spec.shift))?.as_dtype(activations)?;
+        shifted.eval()?;
+        Ok(shifted)
+    }
+
+    /// A list of numbers, in f32.
+    pub(crate) fn vector(&mut self, spec: &VectorSpec) -> Result<Array> {
+        self.read_float(&spec.name, Some(Dtype::Float32))
+    }
+
+    /// Weights `[channels, kernel]` and bias `[channels]` of a depthwise convolution, in f32. Both layouts of the weights
+    /// have the same order in memory.
+    pub(crate) fn convolution(&mut self, spec: &ConvSpec) -> Result<(Array, Option<Array>)> {
+        let weight = self.read_float(&format!("{}.weight", spec.path), Some(Dtype::Float32))?;
+        let weight = weight.reshape(&[spec.channels as i32, spec.kernel as i32])?;
+        let bias = if spec.bias {
+            Some(self.read_float(&format!("{}.bias", spec.path), Some(Dtype::Float32))?)
+        } else {
+            None
+        };
+        Ok((weight, bias))
+    }
+
+    /// The linear layers of all experts.
+    pub(crate) fn experts(&mut self, spec: &LinearSpec) -> Result<Experts> {
+        let name = |part: &str| format!("{}.{part}", spec.path);
+        // MLX's gather products take no other floats than those of the activations; on the CPU it knows f32 alone.
+        let floats = Some(self.precision.activations);
+        let Some(packing) = packing(self.tensors, self.quantization, &spec.path, spec.inputs)? else {
+            return Ok(Experts::dense(self.read_float(&name("weight"), floats)?));
+        };
+        let w = self.read_packed(&name("weight"), packing)?;
+        if packing.mode == Mode::Affine {
+            let (scales, biases) = (self.read_float(&name("scales"), floats)?, self.read_float(&name("biases"), floats)?);
+            return Ok(Experts::packed(w, scales, Some(biases), packing));
+        }
+        Ok(Experts::packed(w, self.read_bytes(&name("scales"), packing)?, None, packing))
+    }
+
+    fn read_packed(&mut self, name: &str, packing: Packing) -> Result<Array> {
+        let w = self.read(name)?;
+        if w.dtype() == Dtype::Uint32 {
+            return Ok(w);
+        }
+        Err(LoadError::tensor(
+            name,
+            format!("is {:?}; {packing} weights are packed into u32", w.dtype()),
+        ))
+    }
+
+    fn read_bytes(&mut self, name: &str, packing: Packing) -> Result<Array> {
+        let scales = self.read(name)?;
+        if scales.dtype() == Dtype::Uint8 {
+            return Ok(scales);
+        }
+        Err(LoadError::tensor(
+            name,
+            format!("is {:?}; {packing} scales are bytes", scales.dtype()),
+        ))
     }
 
     pub(crate) fn linear(&mut self, spec: &LinearSpec) -> Result<Linear> {
@@ -214,29 +321,17 @@ impl<'a> Weights<'a> {
         let name = |part: &str| format!("{path}.{part}");
         // The CPU kernels take floats as stored, for whole blocks; the stock product would convert them at each call.
         let dtype = |kernel: bool| (!(self.precision.keep_stored && kernel)).then_some(self.precision.activations);
-        let Some(packing) = packing(&self.tensors, self.quantization, path, columns)? else {
+        let Some(packing) = packing(self.tensors, self.quantization, path, columns)? else {
             let dtype = dtype(columns.is_multiple_of(16));
             return Ok(Linear::dense(self.read_float(&name("weight"), dtype)?, bias));
         };
         let dtype = dtype([2, 4, 8].contains(&packing.bits));
-        let w = self.read(&name("weight"))?;
-        if w.dtype() != Dtype::Uint32 {
-            return Err(LoadError::tensor(
-                &name("weight"),
-                format!("is {:?}; {packing} weights are packed into u32", w.dtype()),
-            ));
-        }
+        let w = self.read_packed(&name("weight"), packing)?;
         if packing.mode == Mode::Affine {
             let (scales, biases) = (self.read_float(&name("scales"), dtype)?, self.read_float(&name("biases"), dtype)?);
             return Ok(Linear::affine(w, scales, biases, packing, bias));
         }
-        let scales = self.read(&name("scales"))?;
-        if scales.dtype() != Dtype::Uint8 {
-            return Err(LoadError::tensor(
-                &name("scales"),
-                format!("is {:?}; {packing} scales are bytes", scales.dtype()),
-            ));
-        }
+        let scales = self.read_bytes(&name("scales"), packing)?;
         Ok(Linear::float_packed(w, scales, packing, bias))
     }
 }

@@ -26,6 +26,7 @@ mod pool;
 pub(crate) mod product;
 #[cfg(not(target_arch = "aarch64"))]
 mod quantized;
+pub(crate) mod recurrence;
 pub(crate) mod simd;
 pub(crate) mod step;
 mod tiles;
