@@ -1,11 +1,13 @@
 //! The HTTP server as the window's settings start and stop it.
 
+use crate::host::HubHost;
 use dspark_protocol::EngineHandle;
 use dspark_serve::{ApiKey, BindError, ServeConfig, Server};
 use dspark_window::bridge::{ServerConfig, ServerControl, ServerFailure};
 use std::{
     net::TcpListener,
-    sync::{Mutex, PoisonError},
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
 };
 use tokio::{runtime::Handle, task::JoinHandle};
 
@@ -13,13 +15,16 @@ use tokio::{runtime::Handle, task::JoinHandle};
 pub struct HttpServer {
     engine: EngineHandle,
     runtime: Handle,
+    host: Arc<HubHost>,
     running: Mutex<Option<(dspark_serve::ServerControl, JoinHandle<()>)>>,
 }
 
 impl HttpServer {
-    pub fn new(engine: EngineHandle, runtime: Handle) -> Self {
+    /// `records` is where undo records of agents' settings are kept.
+    pub fn new(engine: EngineHandle, runtime: Handle, records: PathBuf) -> Self {
         Self {
             engine,
+            host: Arc::new(HubHost::new(runtime.clone(), records)),
             runtime,
             running: Mutex::new(None),
         }
@@ -41,7 +46,7 @@ impl ServerControl for HttpServer {
         let wanted = config.port;
         let server = self
             .runtime
-            .block_on(Server::bind(config, self.engine.clone()))
+            .block_on(Server::bind_with(config, self.engine.clone(), Some(self.host.clone())))
             .map_err(|error| ServerFailure {
                 next_free: matches!(error, BindError::PortTaken { .. }).then(|| free_after(wanted)).flatten(),
                 reason: error.to_string(),

@@ -2,6 +2,7 @@
 
 pub mod catalog;
 pub mod cli;
+pub mod host;
 pub mod http;
 mod last_model;
 mod machine;

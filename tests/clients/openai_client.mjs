@@ -37,6 +37,18 @@ await assert.rejects(client.chat.completions.create({ ...base, messages: [] }), 
 });
 await assert.rejects(client.models.retrieve("nobody/nothing"), OpenAI.NotFoundError);
 
+const response = await client.responses.create({ model, input: messages, temperature: 0, max_output_tokens: 24 });
+assert.equal(response.output_text.length > 0, true);
+let streamed = "";
+for await (const event of await client.responses.create({ model, input: messages, temperature: 0, max_output_tokens: 24, stream: true }))
+  if (event.type === "response.output_text.delta") streamed += event.delta;
+assert.equal(streamed, response.output_text);
+
+const tool = { type: "function", function: { name: "get_weather", parameters: { type: "object", properties: { city: { type: "string" } } } } };
+const turn = client.chat.completions.stream({ model, messages: [{ role: "user", content: "CALL" }], tools: [tool], max_tokens: 200 });
+const [call] = (await turn.finalMessage()).tool_calls;
+assert.deepEqual([call.function.name, JSON.parse(call.function.arguments)], ["get_weather", { city: "Oslo" }]);
+
 const abandoned = await client.chat.completions.create({ ...base, stream: true, max_tokens: 2000, ignore_eos: true });
 for await (const chunk of abandoned) if (chunk.choices[0]?.delta?.content) break;
 const health = baseURL.replace(/\/v1$/, "/health");

@@ -14,6 +14,12 @@ import urllib.request
 
 import openai
 from openai import AsyncOpenAI, OpenAI
+from openai.types import Completion
+from openai.types.chat import ChatCompletion
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
+
+EVENT = TypeAdapter(ResponseStreamEvent)
 
 PROMPT = [{"role": "user", "content": "Count from one to twenty in words."}]
 
@@ -170,8 +176,8 @@ class Checks:
             (lambda: self.chat([]), "messages", None),
             (lambda: self.chat([{"role": "wizard", "content": "x"}]), "messages[0].role", None),
             (lambda: self.chat(picture), "messages[0].content[0]", "unsupported_content"),
-            (lambda: self.chat(tools=[tool]), "tools", "unsupported_parameter"),
-            (lambda: self.chat(response_format={"type": "json_object"}), "response_format", "unsupported_parameter"),
+            (lambda: self.chat(tools=[tool], tool_choice={"type": "function", "function": {"name": "g"}}), "tool_choice", None),
+            (lambda: self.chat(response_format={"type": "jsno_object"}), "response_format", None),
             (lambda: self.chat(logprobs=True, top_logprobs=21), "top_logprobs", None),
             (lambda: self.chat(extra_body={"temperature": "hot"}), "temperature", None),
         ]:
@@ -195,6 +201,46 @@ class Checks:
             assert error.code == "context_length_exceeded" and error.param == "messages", error.body
             assert f"maximum context length is {window} tokens" in error.message, error.message
 
+    def completions(self):
+        options = {"model": self.model, "prompt": "Once upon a", "temperature": 0, "max_tokens": 8}
+        whole = self.client.completions.create(**options, logprobs=1)
+        Completion.model_validate(whole.to_dict())
+        assert whole.choices[0].text and len(whole.choices[0].logprobs.tokens) == whole.usage.completion_tokens
+        assert len(whole.choices[0].logprobs.text_offset) == whole.usage.completion_tokens
+        chunks = list(self.client.completions.create(**options, stream=True, stream_options={"include_usage": True}))
+        text = "".join(chunk.choices[0].text for chunk in chunks if chunk.choices)
+        assert text == whole.choices[0].text and chunks[-1].usage.completion_tokens == whole.usage.completion_tokens
+        several = self.client.completions.create(**options | {"prompt": ["Once", "Twice"]}, n=2)
+        assert [choice.index for choice in several.choices] == [0, 1, 2, 3]
+
+    def responses(self):
+        options = {"model": self.model, "input": "Count from one to twenty in words.", "temperature": 0, "max_output_tokens": 24}
+        whole = self.client.responses.create(**options, instructions="Be brief.", store=False)
+        Response.model_validate(whole.to_dict())
+        assert whole.output_text.strip() and whole.status in ("completed", "incomplete"), whole
+        assert whole.usage.total_tokens == whole.usage.input_tokens + whole.usage.output_tokens
+        plain = self.client.responses.create(**options)
+        events = list(self.client.responses.create(**options, stream=True))
+        for event in events:
+            EVENT.validate_python(event.to_dict())
+        assert [event.sequence_number for event in events] == list(range(len(events)))
+        assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == plain.output_text
+        with self.client.responses.stream(**options) as stream:
+            kinds = {event.type for event in stream}
+            final = stream.get_final_response() if plain.status == "completed" else plain
+        assert "response.output_text.delta" in kinds and final.output_text == plain.output_text
+        probe = self.client.responses.create(model=self.model, input="", max_output_tokens=16)
+        assert probe.status == "completed" and probe.output == []
+        error = raises(openai.BadRequestError, lambda: self.client.responses.create(**options, previous_response_id="resp_1"))
+        assert error.code == "unsupported_parameter" and error.param == "previous_response_id", error.body
+        raises(openai.NotFoundError, lambda: self.client.responses.retrieve("resp_1"))
+
+    def formats(self):
+        schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+        for kind in ({"type": "json_object"}, {"type": "json_schema", "json_schema": {"name": "r", "schema": schema, "strict": True}}):
+            reply = self.chat(response_format=kind, max_tokens=8)
+            assert "response_format" in " ".join(reply.model_extra["x_mlx_dspark"]["warnings"])
+
     def disconnect(self):
         stream = self.chat(stream=True, max_tokens=2000, extra_body={"ignore_eos": True})
         for chunk in stream:
@@ -214,6 +260,44 @@ class Checks:
 
         replies = {reply.choices[0].message.content for reply in asyncio.run(run())}
         assert replies == {self.chat().choices[0].message.content}, replies
+
+    def scripted_tools(self):
+        """The double calls a tool when asked to, and reads out what it is told."""
+        schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+        function = {"name": "get_weather", "description": "The weather of a city", "parameters": schema}
+        tools = [{"type": "function", "function": function}]
+        call_it = [{"role": "user", "content": "CALL"}]
+        reply = self.chat(call_it, tools=tools, max_tokens=200)
+        ChatCompletion.model_validate(reply.to_dict())
+        choice = reply.choices[0]
+        assert choice.finish_reason == "tool_calls" and choice.message.content == "Looking.", choice
+        assert choice.message.model_extra["reasoning_content"] == "Need it."
+        (call,) = choice.message.tool_calls
+        assert (call.function.name, json.loads(call.function.arguments)) == ("get_weather", {"city": "Oslo"})
+        told = {"role": "tool", "tool_call_id": call.id, "content": "sunny"}
+        again = self.chat(call_it + [choice.message.to_dict(), told], tools=tools, max_tokens=200)
+        assert again.choices[0].finish_reason == "stop" and "sunny" in again.choices[0].message.content, again
+        with self.client.chat.completions.stream(model=self.model, messages=call_it, tools=tools, max_tokens=200) as stream:
+            kinds = {event.type for event in stream}
+            final = stream.get_final_completion().choices[0]
+        assert "tool_calls.function.arguments.done" in kinds, kinds
+        assert final.finish_reason == "tool_calls" and json.loads(final.message.tool_calls[0].function.arguments) == {"city": "Oslo"}
+
+        flat = [{"type": "function", **function, "strict": False}, {"type": "web_search"}]
+        options = {"model": self.model, "tools": flat, "max_output_tokens": 200}
+        reply = self.client.responses.create(input="CALL", **options)
+        Response.model_validate(reply.to_dict())
+        assert [item.type for item in reply.output] == ["reasoning", "message", "function_call"], reply
+        call = reply.output[-1]
+        output = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+        items = [{"role": "user", "content": "CALL"}] + [item.to_dict() for item in reply.output] + [output]
+        again = self.client.responses.create(input=items, **options)
+        assert "sunny" in again.output_text, again
+        events = list(self.client.responses.create(input="CALL", stream=True, **options))
+        for event in events:
+            EVENT.validate_python(event.to_dict())
+        done = [event.item.type for event in events if event.type == "response.output_item.done"]
+        assert done == ["reasoning", "message", "function_call"] and events[-1].type == "response.completed", done
 
     def scripted_failures(self):
         """The double fails before its first token, at once or after the headers have gone."""
@@ -240,11 +324,12 @@ def main():
     options = parser.parse_args()
     checks = Checks(options.base_url, options.api_key)
     steps = ["models", "whole", "stream", "stream_helper", "logprobs", "stop", "limits", "seed", "choices", "extras", "messages",
-             "errors", "overflow", "disconnect", "together"]
-    for step in steps + ["scripted_failures"] * options.scripted:
+             "errors", "overflow", "completions", "responses", "formats", "disconnect", "together"]
+    steps += ["scripted_tools", "scripted_failures"] * options.scripted
+    for step in steps:
         getattr(checks, step)()
         print("ok", step, flush=True)
-    print(f"openai {openai.__version__}: {len(steps) + options.scripted} checks passed")
+    print(f"openai {openai.__version__}: {len(steps)} checks passed")
 
 
 if __name__ == "__main__":

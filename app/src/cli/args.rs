@@ -44,6 +44,10 @@ pub(super) enum Command {
     Generate(GenerateArgs),
     /// Serve the local model over HTTP.
     Serve(ServeArgs),
+    /// Start Claude Code on the local server; nothing on the disk changes.
+    Claude(ClaudeArgs),
+    /// Set up coding agents and chat clients for the local server, and undo it.
+    Agents(AgentsArgs),
     /// List, fetch, check and remove models.
     Models(ModelsArgs),
     /// Measure what a drafter gets accepted, and prove that the text stays the model's own.
@@ -398,6 +402,70 @@ pub(super) struct ServeArgs {
     /// Write `{url, pid, model}` here once ready.
     #[arg(long, value_name = "FILE")]
     pub(super) ready_file: Option<PathBuf>,
+}
+
+/// Which running server.
+#[derive(Debug, Clone, Args)]
+pub(super) struct ServerArgs {
+    /// Where the server listens.
+    #[arg(long, default_value = "http://127.0.0.1:8080", env = "MLX_DSPARK_URL")]
+    pub(super) url: String,
+    /// Its key, if it asks for one.
+    #[arg(long, env = "MLX_DSPARK_API_KEY", hide_env_values = true)]
+    pub(super) api_key: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ClaudeArgs {
+    #[command(flatten)]
+    pub(super) server: ServerArgs,
+    /// Print the environment as shell lines instead of starting.
+    #[arg(long, conflicts_with = "print_settings")]
+    pub(super) print_env: bool,
+    /// For `--print-env`.
+    #[arg(long, value_enum, default_value = "sh", requires = "print_env")]
+    pub(super) shell: ShellArg,
+    /// Print what a project's `.claude/settings.local.json` would need instead of starting.
+    #[arg(long)]
+    pub(super) print_settings: bool,
+    /// Passed on to `claude`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    pub(super) rest: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ShellArg {
+    Sh,
+    Bash,
+    Zsh,
+    Fish,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct AgentsArgs {
+    #[command(flatten)]
+    pub(super) server: ServerArgs,
+    #[command(subcommand)]
+    pub(super) command: Option<AgentsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum AgentsCommand {
+    /// Which clients there are, and where each stands.
+    List,
+    /// What to do, and what to paste, for a client.
+    Show { client: String },
+    /// What setting it up would change.
+    Diff { client: String },
+    /// Set it up: shows the change, asks, and keeps an undo record.
+    Apply {
+        client: String,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Bring back what was there before.
+    Undo { client: String },
 }
 
 #[derive(Debug, Args)]

@@ -1,18 +1,21 @@
 //! The command line: parse, run, map the result to an exit code.
 
+mod agents;
 mod args;
 mod arms;
 mod benchmark;
 mod chart;
-mod doctor;
+mod claude;
+pub(crate) mod doctor;
 mod engine;
 mod exit;
 mod generate;
-mod models;
+pub(crate) mod models;
 mod output;
 mod probe;
 mod proof;
 mod serve;
+mod served;
 mod starter;
 mod window;
 
@@ -65,6 +68,8 @@ fn dispatch(command: Option<Command>, output: &Output) -> Outcome {
         Some(Command::App(args)) => window::open(&args, output),
         Some(Command::Generate(args)) => generate::run(&args, output),
         Some(Command::Serve(args)) => serve::run(&args, output),
+        Some(Command::Claude(args)) => claude::run(&args, output),
+        Some(Command::Agents(args)) => agents::run(&args, output),
         Some(Command::Models(args)) => models::run(&args, output),
         Some(Command::Probe(args)) => probe::run(&args, output),
         Some(Command::VerifyLossless(args)) => proof::run(&args, output),

@@ -57,7 +57,7 @@ pub(super) fn run(args: &ModelsArgs, output: &Output) -> Outcome {
 }
 
 /// What `models --json` says.
-pub(super) fn object(hub: &Hub) -> Value {
+pub(crate) fn object(hub: &Hub) -> Value {
     let machine = machine::for_fit();
     let families = machine::families();
     let families: Vec<&str> = families.iter().map(String::as_str).collect();

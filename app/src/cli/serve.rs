@@ -5,11 +5,14 @@ use super::{
     engine,
     exit::{self, Failure, Outcome},
     output::Output,
+    window,
 };
+use crate::host::HubHost;
 use dspark_engine::EngineOptions;
 use dspark_protocol::{LoadRequest, SamplingDefaults};
 use dspark_serve::{ApiKey, ServeConfig, Server};
 use serde_json::json;
+use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub(super) fn run(args: &ServeArgs, output: &Output) -> Outcome {
@@ -41,7 +44,10 @@ async fn serve(args: &ServeArgs, config: ServeConfig, output: &Output) -> Outcom
     })
     .await?;
     // The port first: a busy one is better known before a minute of loading.
-    let server = Server::bind(config, handle.clone()).await.map_err(Failure::usage)?;
+    let host = Arc::new(HubHost::new(tokio::runtime::Handle::current(), window::records()));
+    let server = Server::bind_with(config, handle.clone(), Some(host))
+        .await
+        .map_err(Failure::usage)?;
     if let Some(request) = load {
         let load = engine::load(&handle, request, output);
         tokio::select! {

@@ -30,7 +30,7 @@ pub(super) fn open(args: &AppArgs, output: &Output) -> Outcome {
     let runtime = engine::runtime()?;
     // Not waited for: the window opens at once and shows the engine coming up, or why it does not.
     let handle = dspark_engine::start(engine::options());
-    let server = Arc::new(HttpServer::new(handle.clone(), runtime.handle().clone()));
+    let server = Arc::new(HttpServer::new(handle.clone(), runtime.handle().clone(), data_dir.join("agents")));
     let catalog = Arc::new(HubCatalog::new(
         args.pair.wish(&args.rounds),
         model.as_ref().map(|model| model.path.clone()),
@@ -55,11 +55,15 @@ pub(super) fn open(args: &AppArgs, output: &Output) -> Outcome {
     }
 }
 
-/// Chats and settings, where this system keeps such things.
 fn places(args: &AppArgs) -> Outcome<(PathBuf, PathBuf)> {
-    if let Some(dir) = &args.data_dir {
-        return Ok((dir.clone(), dir.join("settings.toml")));
+    match &args.data_dir {
+        Some(dir) => Ok((dir.clone(), dir.join("settings.toml"))),
+        None => folders(),
     }
+}
+
+/// Chats and settings, where this system keeps such things.
+pub(super) fn folders() -> Outcome<(PathBuf, PathBuf)> {
     let home = std::env::home_dir()
         .ok_or_else(|| Failure::new(exit::FAILED, "no home folder is known: say where to keep chats with `--data-dir`"))?;
     if cfg!(target_os = "macos") {
@@ -77,6 +81,11 @@ fn places(args: &AppArgs) -> Outcome<(PathBuf, PathBuf)> {
         place("XDG_DATA_HOME", ".local/share"),
         place("XDG_CONFIG_HOME", ".config").join("settings.toml"),
     ))
+}
+
+/// Where undo records of agents' settings are kept. Without a home folder there is nothing to set up either.
+pub(super) fn records() -> PathBuf {
+    folders().map_or_else(|_| PathBuf::new(), |(data, _)| data.join("agents"))
 }
 
 fn start_model(name: &str, output: &Output) -> Outcome<StartModel> {

@@ -385,7 +385,7 @@ fn model_info(name: &str) -> ModelInfo {
         max_context: 8192,
         has_chat_template: true,
         supports_thinking: false,
-        supports_tools: false,
+        supports_tools: true,
         loaded_at: 0,
         load_seconds: 0.1,
         notes: Vec::new(),

@@ -3,19 +3,21 @@
 use crate::{
     App,
     error::ApiError,
+    reader::{Answer, End, Reader},
+    receipt::Receipt,
     registry::{LiveRequest, Phase, QueueFull, Ticket},
     state,
 };
-use dspark_protocol::{EngineError, Event, FinishReason, Generation, Request, Summary, TokenInfo};
+use dspark_protocol::{EngineError, Event, FinishReason, Generation, Request, Summary};
 use std::time::{Duration, Instant};
 
-/// A request whose engine does not even say "queued" within this gets its headers, so that the client sees bytes.
+/// A request that the engine has not started within this gets its headers, so that the client sees bytes.
 const FIRST_EVENT: Duration = Duration::from_millis(250);
 
 /// An engine that has not stopped a cancelled generation by then is worth a line in the log.
 const BOUNDARY: Duration = Duration::from_secs(30);
 
-/// Who asks, on which route, under which name.
+/// Who asks, and under which name.
 #[derive(Debug, Clone)]
 pub(crate) struct Asker {
     pub(crate) request_id: String,
@@ -34,15 +36,48 @@ pub(crate) struct Running {
     stopped: bool,
     /// Told with the answer.
     pub(crate) warnings: Vec<String>,
+    /// How the prompt compares with those before it.
+    receipt: Receipt,
 }
 
 /// What a generation said as a whole.
 pub(crate) struct Outcome {
-    pub(crate) text: String,
-    /// Empty unless log-probabilities were asked for.
-    pub(crate) tokens: Vec<TokenInfo>,
+    pub(crate) answer: Answer,
+    pub(crate) closing: Closing,
+}
+
+/// How a generation ended, and what is told about it.
+pub(crate) struct Closing {
+    pub(crate) end: End,
     pub(crate) summary: Box<Summary>,
+    /// The engine's, the request's and the reader's.
     pub(crate) warnings: Vec<String>,
+    pub(crate) receipt: Receipt,
+}
+
+impl Closing {
+    pub(crate) fn new(summary: Box<Summary>, reader: &Reader, running: &mut Running) -> Self {
+        let end = reader.end(&summary);
+        let mut warnings = summary.warnings.clone();
+        for warning in running.warnings.drain(..).chain(end.warnings.iter().cloned()) {
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+        Self {
+            end,
+            summary,
+            warnings,
+            receipt: std::mem::take(&mut running.receipt),
+        }
+    }
+}
+
+/// Known when an answer begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Opening {
+    pub(crate) prompt_tokens: usize,
+    pub(crate) cached_tokens: usize,
 }
 
 impl Running {
@@ -57,6 +92,7 @@ impl Running {
         request: Request,
         asked_max: Option<usize>,
         warnings: Vec<String>,
+        receipt: Receipt,
     ) -> Result<Self, ApiError> {
         let now = Instant::now();
         let place = LiveRequest {
@@ -90,13 +126,22 @@ impl Running {
             tokens: 0,
             stopped: false,
             warnings,
+            receipt,
         })
     }
 
-    /// Waits briefly for the first event, so that what is wrong with a request can still be a status code.
+    /// Waits briefly for the engine to start, so that what is wrong with a request can still be a status code, and its
+    /// prompt's tokens are known when the answer begins.
     pub(crate) async fn settle(&mut self) -> Result<(), ApiError> {
-        if let Ok(event) = tokio::time::timeout(FIRST_EVENT, self.next()).await {
-            self.peeked = Some(event?);
+        let deadline = tokio::time::Instant::now() + FIRST_EVENT;
+        while let Ok(event) = tokio::time::timeout_at(deadline, self.next()).await {
+            match event? {
+                Event::Queued { .. } => {}
+                event => {
+                    self.peeked = Some(event);
+                    break;
+                }
+            }
         }
         Ok(())
     }
@@ -150,24 +195,50 @@ impl Running {
         }
     }
 
+    /// What the first event said of the prompt, where it has said something. `counted` is the tokens of a prompt that
+    /// still waits.
+    pub(crate) fn opening(&self, counted: usize) -> Opening {
+        match self.peeked {
+            Some(Event::Started {
+                prompt_tokens,
+                cached_tokens,
+            }) => Opening {
+                prompt_tokens,
+                cached_tokens,
+            },
+            _ => Opening {
+                prompt_tokens: counted,
+                cached_tokens: 0,
+            },
+        }
+    }
+
+    /// Ends the generation at its next round: what was wanted of it is here. Its `Finished` still comes.
+    pub(crate) fn enough(&mut self) {
+        if let Some(generation) = &self.generation {
+            generation.cancel();
+        }
+    }
+
     /// Everything until the end.
-    pub(crate) async fn collect(mut self, keep_tokens: bool) -> Result<Outcome, ApiError> {
-        let (mut text, mut tokens) = (String::new(), Vec::new());
+    pub(crate) async fn collect(mut self, mut reader: Reader, keep_tokens: bool) -> Result<Outcome, ApiError> {
+        let (mut answer, mut text) = (Answer::default(), String::new());
         loop {
             match self.next().await? {
                 Event::Delta(delta) => {
+                    reader.read(&delta);
                     text.push_str(&delta.text);
                     if keep_tokens {
-                        tokens.extend(delta.tokens);
+                        answer.tokens.extend(delta.tokens);
+                    }
+                    if reader.is_done() {
+                        self.enough();
                     }
                 }
                 Event::Finished(summary) => {
-                    return Ok(Outcome {
-                        text,
-                        tokens,
-                        summary,
-                        warnings: std::mem::take(&mut self.warnings),
-                    });
+                    reader.whole(&text, &summary.finish).into_iter().for_each(|piece| answer.add(piece));
+                    let closing = Closing::new(summary, &reader, &mut self);
+                    return Ok(Outcome { answer, closing });
                 }
                 _ => {}
             }

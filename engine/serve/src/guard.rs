@@ -134,11 +134,18 @@ fn credentials(app: &App, request: &Request) -> Result<(), ApiError> {
         );
         return Err(error.code("invalid_api_key"));
     }
-    if request.method() == Method::POST && from_browser(request.headers()) && !is_json(request.headers()) {
+    // What a page may send without asking first is never JSON: demanding it forces a preflight. What changes the server
+    // demands it of everyone.
+    let admin = request.uri().path().starts_with("/admin");
+    if request.method() == Method::POST && (admin || from_browser(request.headers())) && !is_json(request.headers()) {
         return Err(ApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "invalid_request_error",
-            "a web page must send `Content-Type: application/json`",
+            if admin {
+                "`/admin` takes `Content-Type: application/json` only"
+            } else {
+                "a web page must send `Content-Type: application/json`"
+            },
         ));
     }
     Ok(())

@@ -11,6 +11,9 @@
 //! | `guard`, `auth` | Host and Origin checks, CORS, keys |
 //! | `routes` | one file a route family; admission, error mapping |
 //! | `dialect` | pure translators: body → request, events → body or chunks |
+//! | `reader` | text → reasoning, prose and calls, for every dialect |
+//! | `receipt` | what of a prompt was reused, and why not more |
+//! | `host`, `admin` | what the program around the server gives; loading over HTTP |
 //! | `generate` | one generation's way from admission to its last event, for every dialect |
 //! | `sse` | frames, keep-alive, the bounded buffer towards a slow reader |
 //!
@@ -26,21 +29,28 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod admin;
 mod auth;
 pub mod config;
 mod dialect;
 mod error;
 mod generate;
 mod guard;
+mod host;
 mod ids;
 mod net;
+mod reader;
+mod receipt;
 mod registry;
 mod routes;
 mod sse;
 mod state;
+#[cfg(test)]
+mod testing;
 
 pub use auth::{ApiKey, generate_key};
 pub use config::{ConfigError, ServeConfig, UsageChunk};
+pub use host::{Download, Host, HostError, LoadWish, Report, Serving};
 pub use net::{BindError, PortHolder, Server, ServerControl, check_ready_file, who_holds, write_ready_file};
 pub use registry::{ClientStats, LiveRequest, Phase};
 pub use routes::service;

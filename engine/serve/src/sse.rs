@@ -1,9 +1,14 @@
 //! Server-sent events towards one client: a bounded buffer, and a pump that keeps the line alive.
 
-use crate::{error::ApiError, generate::Running};
+use crate::{
+    error::ApiError,
+    generate::{Closing, Opening, Running},
+    reader::Reader,
+};
 use axum::body::Body;
 use bytes::Bytes;
-use dspark_protocol::{Event, Summary};
+use dspark_protocol::{Event, TokenInfo};
+use dspark_text::output::Piece;
 use futures_util::Stream;
 use std::{
     fmt::Write,
@@ -23,10 +28,14 @@ const MAX_PENDING: usize = 1 << 20;
 /// How a dialect writes a stream. Everything goes to `out` as complete frames, so frames never interleave.
 pub(crate) trait Frames: Send + 'static {
     /// Before anything has been computed.
-    fn open(&mut self, out: &mut String);
-    fn event(&mut self, event: &Event, out: &mut String);
-    /// After the last event.
-    fn finish(&mut self, summary: &Summary, warnings: &[String], out: &mut String);
+    fn open(&mut self, opening: Opening, out: &mut String);
+    /// Tokens as they come, for dialects that show log-probabilities. The pieces that they make follow.
+    fn tokens(&mut self, _tokens: &[TokenInfo]) {}
+    fn piece(&mut self, piece: Piece, out: &mut String);
+    /// The pieces of one step are written.
+    fn settle(&mut self, _out: &mut String) {}
+    /// After the last piece.
+    fn finish(&mut self, closing: &Closing, out: &mut String);
     /// A real event that says nothing: clients' idle timers ignore comments.
     fn keep_alive(&mut self, out: &mut String);
     /// The status line is out already; this is how the dialect says that it went wrong.
@@ -40,12 +49,18 @@ pub(crate) fn data(out: &mut String, json: &impl serde::Serialize) {
     let _ = write!(out, "data: {json}\n\n");
 }
 
+/// Appends `event: <name>` and its data.
+pub(crate) fn named(out: &mut String, name: &str, json: &impl serde::Serialize) {
+    let _ = writeln!(out, "event: {name}");
+    data(out, json);
+}
+
 /// Runs a generation into a response body. The body's end (client gone, or reader too slow) cancels it.
-pub(crate) fn stream(mut running: Running, mut frames: impl Frames, keep_alive: Duration) -> Body {
+pub(crate) fn stream(mut running: Running, mut reader: Reader, mut frames: impl Frames, opening: Opening, keep_alive: Duration) -> Body {
     let (sender, body) = channel();
     tokio::spawn(async move {
         let mut out = String::new();
-        frames.open(&mut out);
+        frames.open(opening, &mut out);
         if sender.send(&mut out).is_err() {
             return;
         }
@@ -66,13 +81,24 @@ pub(crate) fn stream(mut running: Running, mut frames: impl Frames, keep_alive: 
             };
             let last = match event {
                 Ok(Event::Finished(summary)) => {
-                    frames.finish(&summary, &running.warnings, &mut out);
+                    reader
+                        .finish(&summary.finish)
+                        .into_iter()
+                        .for_each(|piece| frames.piece(piece, &mut out));
+                    frames.settle(&mut out);
+                    frames.finish(&Closing::new(summary, &reader, &mut running), &mut out);
                     true
                 }
-                Ok(event) => {
-                    frames.event(&event, &mut out);
+                Ok(Event::Delta(delta)) => {
+                    frames.tokens(&delta.tokens);
+                    reader.read(&delta).into_iter().for_each(|piece| frames.piece(piece, &mut out));
+                    frames.settle(&mut out);
+                    if reader.is_done() {
+                        running.enough();
+                    }
                     false
                 }
+                Ok(_) => false,
                 Err(error) => {
                     frames.fail(&error, &mut out);
                     true

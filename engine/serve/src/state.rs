@@ -33,6 +33,9 @@ pub struct Shared {
     paused: AtomicBool,
     last_mode: Mutex<Option<Mode>>,
     pub(crate) efforts: crate::dialect::effort::Efforts,
+    pub(crate) ledger: crate::receipt::Ledger,
+    pub(crate) admin: crate::admin::Admin,
+    pub(crate) host: Option<Arc<dyn crate::Host>>,
 }
 
 impl std::ops::Deref for App {
@@ -72,6 +75,11 @@ impl Status {
 impl App {
     /// State for a server reached at `address`; [`crate::Server::bind`] makes its own.
     pub fn new(config: ServeConfig, engine: EngineHandle, address: IpAddr) -> Self {
+        Self::with_host(config, engine, address, None)
+    }
+
+    /// The same, with a program around it that can load models.
+    pub fn with_host(config: ServeConfig, engine: EngineHandle, address: IpAddr, host: Option<Arc<dyn crate::Host>>) -> Self {
         Self(Arc::new(Shared {
             engine,
             config,
@@ -82,6 +90,9 @@ impl App {
             paused: AtomicBool::new(false),
             last_mode: Mutex::default(),
             efforts: crate::dialect::effort::Efforts::default(),
+            ledger: crate::receipt::Ledger::default(),
+            admin: crate::admin::Admin::default(),
+            host,
         }))
     }
 
@@ -109,6 +120,18 @@ impl App {
     pub(crate) fn effective_mode(&self, model: &ModelInfo) -> Option<Mode> {
         let last = *self.last_mode.lock().unwrap_or_else(PoisonError::into_inner);
         last.or((model.mode != Mode::Auto).then_some(model.mode))
+    }
+
+    /// As the last load over HTTP said, else as the server was started.
+    pub(crate) fn enable_thinking(&self) -> Option<bool> {
+        self.admin.sticky().enable_thinking.or(self.config.enable_thinking)
+    }
+
+    pub(crate) fn reasoning_effort(&self) -> Option<String> {
+        self.admin
+            .sticky()
+            .reasoning_effort
+            .or_else(|| self.config.reasoning_effort.clone())
     }
 
     pub(crate) fn status(&self, snapshot: &Snapshot) -> Status {

@@ -111,7 +111,7 @@ async fn unknown_routes_and_methods_answer_in_dialect() {
     let (status, body) = get(&app, "/v2/chat").await;
     assert_eq!((status, &body["error"]["type"]), (404, &json!("not_found")));
     assert!(body["error"]["message"].as_str().unwrap().contains("/v2/chat"));
-    let response = send(&app, request("POST", "/v1/messages", &[], "{}")).await;
+    let response = send(&app, request("POST", "/v1/messages/batches", &[], "{}")).await;
     let id = header(&response, "x-request-id").unwrap().to_owned();
     assert_eq!(header(&response, "request-id"), Some(id.as_str()));
     let (status, body) = read(response).await;

@@ -90,6 +90,14 @@ pub(crate) fn levels_now(engine: &dspark_protocol::EngineHandle, efforts: &Effor
 }
 
 #[cfg(test)]
+impl Levels {
+    /// A template that accepts these.
+    pub(crate) fn for_test(accepted: [bool; 4]) -> Self {
+        Self { accepted, supported: true }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,6 +1,7 @@
 //! The `x_mlx_dspark` block: what this engine can say about an answer beyond any dialect.
 
-use dspark_protocol::{CapOrigin, FinishReason, SpeculationState, SpeculationSummary, Summary};
+use crate::generate::Closing;
+use dspark_protocol::{CapOrigin, FinishReason, SpeculationState, SpeculationSummary};
 use serde_json::{Map, Value, json};
 
 pub(crate) const KEY: &str = "x_mlx_dspark";
@@ -11,10 +12,9 @@ fn rounded(value: f64, decimals: i32) -> Value {
     json!((value * scale).round() / scale)
 }
 
-pub(crate) fn block(summary: &Summary, warnings: &[String], request_id: &str) -> Value {
-    let Summary {
-        usage, timings, finish, ..
-    } = summary;
+pub(crate) fn block(closing: &Closing, request_id: &str) -> Value {
+    let summary = &closing.summary;
+    let (usage, timings, finish) = (&closing.end.usage, &summary.timings, &summary.finish);
     let mut block = Map::new();
     let mut set = |key: &str, value: Value| {
         block.insert(key.into(), value);
@@ -47,10 +47,9 @@ pub(crate) fn block(summary: &Summary, warnings: &[String], request_id: &str) ->
     set("stop_reason_detail", detail(finish));
     set("seed", json!(summary.seed));
     set("request_id", json!(request_id));
-    let mut all: Vec<&String> = summary.warnings.iter().chain(warnings).collect();
-    all.dedup();
-    if !all.is_empty() {
-        set("warnings", json!(all));
+    set("cache", closing.receipt.report(usage));
+    if !closing.warnings.is_empty() {
+        set("warnings", json!(closing.warnings));
     }
     if !summary.token_ids.is_empty() {
         set("token_ids", json!(summary.token_ids));

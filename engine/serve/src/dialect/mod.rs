@@ -1,27 +1,52 @@
-//! Pure translators between a wire format and the engine's own words. A dialect is: a request parser (JSON → a
-//! [`dspark_protocol::Request`]), a reply (events → one body), [`crate::sse::Frames`] (events → chunks) and its error
-//! shape. New dialects are files beside [`openai`]; nothing else learns of them but their route.
+//! Pure translators between a wire format and the engine's own words. A dialect is: a request parser (JSON → an
+//! [`ask::Ask`]), a reply (an answer → one body), [`crate::sse::Frames`] (pieces of an answer → events) and its error
+//! shape. What an answer is made of is found in one place for all of them, [`crate::reader`].
 
+pub(crate) mod anthropic;
+pub(crate) mod ask;
 pub(crate) mod effort;
 pub(crate) mod extension;
 pub(crate) mod fields;
 pub(crate) mod openai;
+pub(crate) mod params;
+pub(crate) mod prompt;
+pub(crate) mod responses;
+pub(crate) mod tools;
 
 use crate::error::ApiError;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Who must be able to read an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     OpenAi,
     Anthropic,
+    Responses,
+}
+
+/// What every piece of one reply repeats.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Meta {
+    pub(crate) id: String,
+    /// Seconds since the Unix epoch.
+    pub(crate) created: u64,
+    /// The name the client used.
+    pub(crate) model: String,
+    pub(crate) version: String,
+    pub(crate) request_id: String,
+    pub(crate) logprobs: bool,
+    /// OpenAI's older `function_call` instead of `tool_calls`.
+    pub(crate) legacy_calls: bool,
 }
 
 impl Dialect {
     /// The dialect spoken at a path (`/v1` removed), known or not.
     pub(crate) fn of(path: &str) -> Self {
-        if path.split('/').any(|part| part == "messages") {
+        let mut parts = path.split('/');
+        if parts.clone().any(|part| part == "messages") {
             Self::Anthropic
+        } else if parts.any(|part| part == "responses") {
+            Self::Responses
         } else {
             Self::OpenAi
         }
@@ -30,28 +55,9 @@ impl Dialect {
     pub(crate) fn error(self, error: &ApiError, request_id: &str) -> Value {
         match self {
             Self::OpenAi => openai::error(error),
-            Self::Anthropic => json!({
-                "type": "error",
-                "error": {
-                    "type": anthropic_kind(error.status.as_u16()),
-                    "message": error.anthropic_message.as_deref().unwrap_or(&error.message),
-                },
-                "request_id": request_id,
-            }),
+            Self::Anthropic => anthropic::error(error, request_id),
+            Self::Responses => responses::error(error),
         }
-    }
-}
-
-fn anthropic_kind(status: u16) -> &'static str {
-    match status {
-        401 => "authentication_error",
-        403 => "permission_error",
-        404 => "not_found_error",
-        413 => "request_too_large",
-        429 => "rate_limit_error",
-        503 | 529 => "overloaded_error",
-        500..=599 => "api_error",
-        _ => "invalid_request_error",
     }
 }
 
@@ -59,6 +65,7 @@ fn anthropic_kind(status: u16) -> &'static str {
 mod tests {
     use super::*;
     use axum::http::StatusCode;
+    use serde_json::json;
 
     #[test]
     fn the_path_names_the_dialect() {
@@ -66,6 +73,7 @@ mod tests {
             ("/messages", Dialect::Anthropic),
             ("/messages/count_tokens", Dialect::Anthropic),
             ("/chat/completions", Dialect::OpenAi),
+            ("/responses/resp_1", Dialect::Responses),
             ("/", Dialect::OpenAi),
         ] {
             assert_eq!(Dialect::of(path), dialect, "{path}");

@@ -8,11 +8,11 @@ pub use bind::{BindError, PortHolder, who_holds};
 pub use ready::{check_ready_file, write_ready_file};
 
 use crate::{
-    App, ServeConfig,
+    App, Host, ServeConfig,
     registry::{ClientStats, LiveRequest},
 };
 use dspark_protocol::EngineHandle;
-use std::{fmt::Write, future::Future, net::SocketAddr, time::Duration};
+use std::{fmt::Write, future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -34,9 +34,17 @@ impl Server {
     /// [`BindError`]: the name does not resolve, the port is taken (and by whom), or the address would let strangers in
     /// without a key.
     pub async fn bind(config: ServeConfig, engine: EngineHandle) -> Result<Self, BindError> {
+        Self::bind_with(config, engine, None).await
+    }
+
+    /// The same, with a program around it that can load models and tell about the machine.
+    ///
+    /// # Errors
+    /// As [`Server::bind`].
+    pub async fn bind_with(config: ServeConfig, engine: EngineHandle, host: Option<Arc<dyn Host>>) -> Result<Self, BindError> {
         let (listener, address) = bind::listen(&config).await?;
         Ok(Self {
-            app: App::new(config, engine, address.ip()),
+            app: App::with_host(config, engine, address.ip(), host),
             listener,
             address,
             stop: CancellationToken::new(),
@@ -72,6 +80,7 @@ impl Server {
         };
         line("listening", &url);
         line("OpenAI", &format!("{url}/v1   (any key works unless one is set)"));
+        line("Anthropic", &format!("{url}   (`mlx-dspark claude` starts Claude Code on it)"));
         line("model", model);
         line("queue", &format!("{} may wait", config.max_queue));
         line(

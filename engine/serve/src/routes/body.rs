@@ -34,6 +34,18 @@ pub(crate) async fn json(app: &App, request: Request) -> Result<Value, ApiError>
         .unwrap_or_else(|_| Err(ApiError::bad_body("the body could not be parsed")))
 }
 
+/// The same where no body means no wishes.
+///
+/// # Errors
+/// As [`json`].
+pub(crate) async fn optional(app: &App, request: Request) -> Result<Value, ApiError> {
+    let bytes = read(app, request.into_body(), None).await?;
+    if bytes.trim_ascii().is_empty() {
+        return Ok(Value::Null);
+    }
+    serde_json::from_slice(&bytes).map_err(|error| not_json(&error, false))
+}
+
 fn not_json(error: &serde_json::Error, empty: bool) -> ApiError {
     if empty {
         return ApiError::bad_body("the body is empty: send a JSON object with `messages`");

@@ -1,115 +1,98 @@
-//! `POST /v1/chat/completions`.
+//! `POST /v1/chat/completions` and `POST /v1/completions`.
 
-use super::{body, names};
+use super::answer::Job;
 use crate::{
     App,
-    dialect::{
-        effort,
-        openai::{ChatFrames, ChatRequest, Defaults, ReplyMeta, chat_reply},
-    },
+    dialect::openai::{self, ChatFrames, TextAsk, TextFrames, bill, chat_reply, text_reply},
     error::ApiError,
-    generate::{Asker, Outcome, Running},
-    ids, sse,
+    generate::{Asker, Outcome},
 };
 use axum::{
     Extension, Json,
     extract::{Request, State},
-    http::header,
     response::{IntoResponse, Response},
 };
-use dspark_protocol::{EngineError, ModelInfo, Prompt, SamplingDefaults};
-use futures_util::future::try_join_all;
-use std::{
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
-use tokio::sync::Semaphore;
+use dspark_protocol::{EngineError, Prompt};
 
-const ROUTE: &str = "POST /v1/chat/completions";
-
-pub(crate) async fn complete(State(app): State<App>, Extension(asker): Extension<Asker>, request: Request) -> Result<Response, ApiError> {
-    // Before the body: nobody should upload a conversation to a server that cannot answer it.
-    app.ready(&app.engine.snapshot())?;
-    let body = body::json(&app, request).await?;
-    let model = app.ready(&app.engine.snapshot())?;
-    let mut chat = ChatRequest::parse(&body, &defaults(&app, &asker, &model))?;
+pub(crate) async fn chat(State(app): State<App>, Extension(asker): Extension<Asker>, request: Request) -> Result<Response, ApiError> {
+    let (job, body) = Job::begin(app, asker, "POST /v1/chat/completions", request).await?;
+    let mut ask = openai::chat(&body, &job.defaults())?;
     drop(body);
-    chat.warnings
-        .extend(names::check(&model, chat.model.as_deref(), app.config.strict_model_names)?);
-    precheck(&app, &model, &chat.request.prompt).await?;
+    job.fit(&mut ask, false)?;
+    let meta = job.meta(&ask, "chatcmpl-", 16);
+    if ask.stream {
+        let usage = ask.include_usage.then_some(job.app.config.usage_chunk);
+        return job.stream(&ask, ChatFrames::new(meta, usage)).await;
+    }
+    let outcomes = job.whole(&ask).await?;
+    Ok(Json(chat_reply(&meta, &outcomes, ask.n)).into_response())
+}
 
-    let meta = ReplyMeta {
-        id: format!("chatcmpl-{}", ids::hex(16)),
-        created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-        model: chat.model.clone().unwrap_or_else(|| model.name.clone()),
-        version: app.config.version.clone(),
-        request_id: asker.request_id.clone(),
-        logprobs: chat.request.logprobs.is_some(),
+pub(crate) async fn text(State(app): State<App>, Extension(asker): Extension<Asker>, request: Request) -> Result<Response, ApiError> {
+    let (job, body) = Job::begin(app, asker, "POST /v1/completions", request).await?;
+    let mut text = openai::text(&body, &job.defaults())?;
+    drop(body);
+    job.fit(&mut text.ask, false)?;
+    let echoes = echoes(&job, &text)?;
+    fill_in(&job, &mut text)?;
+    let meta = job.meta(&text.ask, "cmpl-", 16);
+    text.ask.request.prompt = text.prompts[0].clone();
+    if text.ask.stream {
+        let usage = text.ask.include_usage.then_some(job.app.config.usage_chunk);
+        let echo = echoes.into_iter().next().unwrap_or_default();
+        return job.stream(&text.ask, TextFrames::new(meta, usage, echo)).await;
+    }
+    let mut groups = Vec::with_capacity(text.prompts.len());
+    for prompt in &text.prompts {
+        text.ask.request.prompt = prompt.clone();
+        groups.push(job.whole(&text.ask).await?);
+    }
+    // A greedy request's choices are one text.
+    let repeat = if text.ask.greedy() { text.ask.n } else { 1 };
+    let answers: Vec<(&str, &Outcome)> = groups
+        .iter()
+        .zip(&echoes)
+        .flat_map(|(group, echo)| {
+            group
+                .iter()
+                .flat_map(move |outcome| std::iter::repeat_n((echo.as_str(), outcome), repeat))
+        })
+        .collect();
+    let mut reply = text_reply(&meta, &answers);
+    bill(&mut reply, &meta, &groups);
+    Ok(Json(reply).into_response())
+}
+
+/// What is put before each answer.
+fn echoes(job: &Job, text: &TextAsk) -> Result<Vec<String>, ApiError> {
+    let codec = job.app.engine.codec()?;
+    let echo = |prompt: &Prompt| match prompt {
+        Prompt::Text(text) => text.clone(),
+        Prompt::Tokens(ids) => codec.decode(ids),
+        Prompt::Chat { .. } => String::new(),
     };
-    let start = |index| Running::start(&app, &asker, ROUTE, chat.choice(index), chat.asked_max, chat.warnings.clone());
-    if chat.stream {
-        let mut running = start(0)?;
-        running.settle().await?;
-        let usage = chat.include_usage.then_some(app.config.usage_chunk);
-        let body = sse::stream(running, ChatFrames::new(meta, usage), app.config.keep_alive);
-        let headers = [
-            (header::CONTENT_TYPE, "text/event-stream"),
-            (header::CACHE_CONTROL, "no-cache"),
-            (header::HeaderName::from_static("x-accel-buffering"), "no"),
-        ];
-        return Ok((headers, body).into_response());
-    }
-    // Greedy choices are one text; sampled ones run together, as far as the engine can.
-    let generations = if chat.greedy() { 1 } else { chat.n };
-    let running = (0..generations).map(start).collect::<Result<Vec<_>, _>>()?;
-    let outcomes: Vec<Outcome> = try_join_all(running.into_iter().map(|running| running.collect(meta.logprobs))).await?;
-    Ok(Json(chat_reply(&meta, &outcomes, chat.n)).into_response())
+    Ok(text
+        .prompts
+        .iter()
+        .map(|prompt| if text.echo { echo(prompt) } else { String::new() })
+        .collect())
 }
 
-fn defaults(app: &App, asker: &Asker, model: &Arc<ModelInfo>) -> Defaults {
-    let config = &app.config;
-    let recommended = app
-        .engine
-        .codec()
-        .map_or_else(|_| SamplingDefaults::default(), |codec| codec.recommended());
-    Defaults {
-        client: asker.client.clone(),
-        max_tokens: config.default_max_tokens,
-        max_tokens_cap: config.max_tokens_cap,
-        sampling: [config.sampling, recommended],
-        enable_thinking: config.enable_thinking,
-        reasoning_effort: config.reasoning_effort.clone(),
-        ignore_attachments: config.ignore_attachments,
-        thinks: model.supports_thinking && config.enable_thinking != Some(false),
-        levels: effort::levels_now(&app.engine, &app.efforts, model),
-    }
-}
-
-/// While the engine is busy its own verdict on a prompt comes late, perhaps after the headers: a prompt that cannot be
-/// served should be a 400 at once. Only prompts long enough to overflow are counted (a token is a byte at least), and one
-/// at a time: counting takes a processor from the generation that runs, and the engine judges the others.
-async fn precheck(app: &App, model: &ModelInfo, prompt: &Prompt) -> Result<(), ApiError> {
-    static COUNTING: Semaphore = Semaphore::const_new(1);
-    let idle = app.registry.live().is_empty() && app.engine.snapshot().requests.is_empty();
-    if idle || prompt.text_bytes() < model.context_window || model.context_window == 0 {
-        return Ok(());
-    }
-    let Ok(turn) = COUNTING.try_acquire() else { return Ok(()) };
-    let codec = app.engine.codec()?;
-    let prompt = prompt.clone();
-    let tokens = tokio::task::spawn_blocking(move || {
-        // Held to the end of the work, also when the client leaves.
-        let _turn = turn;
-        codec.encode(&prompt).map(|ids| ids.len())
-    })
-    .await
-    .map_err(|_| ApiError::from(EngineError::Compute("the prompt could not be tokenized".into())))??;
-    if tokens >= model.context_window {
-        return Err(EngineError::ContextOverflow {
-            prompt: tokens,
-            window: model.context_window,
+/// Rewrites prompts with a suffix into those that have the model fill in between.
+fn fill_in(job: &Job, text: &mut TextAsk) -> Result<(), ApiError> {
+    let Some(suffix) = text.suffix.take() else { return Ok(()) };
+    let codec = job.app.engine.codec()?;
+    let count = |text: &str| codec.encode(&Prompt::Text(text.to_owned())).ok().map(|ids| ids.len());
+    for prompt in &mut text.prompts {
+        if let Prompt::Text(prefix) = prompt {
+            *prefix = openai::fill_in(prefix, &suffix, count).ok_or_else(|| {
+                ApiError::from(EngineError::Unsupported {
+                    feature: "`suffix`".into(),
+                    hint: format!("`{}` has no marks for filling in between; send the prompt alone", job.model.name),
+                })
+                .param("suffix")
+            })?;
         }
-        .into());
     }
     Ok(())
 }

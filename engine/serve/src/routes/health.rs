@@ -33,7 +33,7 @@ fn report(app: &App, snapshot: &Snapshot, status: &Status) -> Value {
     let error = match status {
         Status::Error(reason) => Some(reason.clone()),
         Status::Stalled(silence) => Some(format!("a running generation has delivered nothing for {} s", silence.as_secs())),
-        _ => None,
+        _ => app.admin.error(),
     };
     let (loading, load_phase, progress) = match &snapshot.state {
         EngineState::Loading { stage, done, total } => (true, Some(phase(*stage)), json!({"stage": stage, "done": done, "total": total})),
@@ -46,7 +46,7 @@ fn report(app: &App, snapshot: &Snapshot, status: &Status) -> Value {
         "loading": loading,
         "phase": load_phase,
         "progress": progress,
-        "download": null,
+        "download": app.admin.download(),
         "error": error,
         "warnings": snapshot.model.as_ref().map_or(&[][..], |model| &model.notes),
         "state": snapshot.state,
@@ -66,12 +66,15 @@ fn report(app: &App, snapshot: &Snapshot, status: &Status) -> Value {
         "memory": snapshot.memory,
         "machine": snapshot.machine.as_ref(),
         "max_output_tokens": app.config.max_tokens_cap,
-        "thinking_default": match app.config.enable_thinking {
+        "thinking_default": match app.enable_thinking() {
             Some(false) => "off",
             _ => "on",
         },
-        "reasoning_effort": app.config.reasoning_effort,
-        "endpoints": ["/v1/chat/completions", "/v1/models", "/rounds", "/events", "/calibration"],
+        "reasoning_effort": app.reasoning_effort(),
+        "endpoints": [
+            "/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/v1/models",
+            "/rounds", "/events", "/calibration", "/metrics",
+        ],
     });
     if let (Some(model), Some(fields)) = (&snapshot.model, report.as_object_mut()) {
         fields.extend(describe(app, model));
@@ -106,7 +109,7 @@ fn describe(app: &App, model: &std::sync::Arc<ModelInfo>) -> serde_json::Map<Str
         "kv_bytes_per_token": model.kv_bytes_per_token,
         "max_output_tokens": app.config.max_tokens_cap.min(model.context_window.max(1)),
         "supports_thinking": model.supports_thinking,
-        "supports_tools": false,
+        "supports_tools": model.supports_tools,
         "supports_reasoning_effort": effort,
         "loaded_at": model.loaded_at,
         "load_seconds": round(model.load_seconds),

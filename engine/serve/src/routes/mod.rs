@@ -1,14 +1,20 @@
 //! The route table. Paths are matched without `/v1`, so that every route also answers at `/X`, `/v1/X` and `/v1/v1/X`
 //! (people paste `…/v1` into clients that add it themselves).
 
+mod admin;
+mod answer;
 mod body;
 mod calibration;
 mod chat;
 mod events;
 mod health;
+mod messages;
+mod metrics;
 mod models;
 mod names;
+mod responses;
 mod rounds;
+mod tokenize;
 
 use crate::{
     App,
@@ -45,7 +51,24 @@ pub fn service(app: App) -> impl Service<Request, Response = Response, Error = I
         .route("/rounds", get(rounds::rounds))
         .route("/models", get(models::list))
         .route("/models/{*id}", get(models::one))
-        .route("/chat/completions", post(chat::complete));
+        .route("/chat/completions", post(chat::chat))
+        .route("/completions", post(chat::text))
+        .route("/messages", post(messages::create))
+        .route("/messages/count_tokens", post(messages::count))
+        .route("/responses", post(responses::create))
+        .route("/responses/{*id}", any(responses::kept_nowhere))
+        .route("/tokenize", post(tokenize::tokenize))
+        .route("/metrics", get(metrics::metrics))
+        .route("/machine", get(admin::machine))
+        .route("/doctor", get(admin::doctor))
+        .route("/admin/status", get(admin::status))
+        .route("/admin/models", get(admin::models))
+        .route("/admin/integrations", get(admin::integrations))
+        .route("/admin/requests", get(admin::requests))
+        .route("/admin/load", post(admin::load))
+        .route("/admin/load/cancel", post(admin::cancel_load))
+        .route("/admin/unload", post(admin::unload))
+        .route("/admin/cancel", post(admin::cancel));
     for path in UNSUPPORTED {
         router = router.route(path, any(unsupported));
     }
@@ -87,8 +110,10 @@ fn canonical(path: &str) -> &str {
     if path.is_empty() { "/" } else { path }
 }
 
-const ROUTES: &str =
-    "GET /health, GET /rounds, GET /events, GET /calibration, GET /v1/models, GET /v1/models/{id}, POST /v1/chat/completions";
+const ROUTES: &str = "GET /health, GET /v1/models, GET /v1/models/{id}, POST /v1/chat/completions, POST /v1/completions, \
+                      POST /v1/messages, POST /v1/messages/count_tokens, POST /v1/responses, POST /tokenize, \
+                      GET /rounds, GET /events, GET /calibration, GET /metrics, GET /machine, GET /doctor, \
+                      /admin/{status, models, integrations, requests, load, load/cancel, unload, cancel}";
 
 async fn not_found(method: Method, axum::Extension(path): axum::Extension<OriginalPath>) -> ApiError {
     let path: String = path.0.chars().take(120).collect();

@@ -34,6 +34,7 @@ pub(crate) async fn one(State(app): State<App>, Path(id): Path<String>) -> Resul
 
 fn entry(app: &App, model: &ModelInfo) -> Value {
     let mut capabilities = vec!["completion"];
+    capabilities.extend(model.supports_tools.then_some("tool_use"));
     capabilities.extend(model.supports_thinking.then_some("reasoning"));
     json!({
         "id": model.name,

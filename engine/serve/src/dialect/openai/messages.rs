@@ -1,6 +1,9 @@
 //! The `messages` of a chat request as turns a template accepts.
 
-use crate::{dialect::fields::wrong, error::ApiError};
+use crate::{
+    dialect::{fields::wrong, prompt},
+    error::ApiError,
+};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use dspark_protocol::{Message, Role, ToolCall};
 use serde_json::Value;
@@ -23,7 +26,7 @@ pub(crate) fn parse(value: &Value, ignore_attachments: bool, warnings: &mut Vec<
         .enumerate()
         .map(|(index, item)| message(item, &format!("messages[{index}]"), &mut content))
         .collect::<Result<_, _>>()?;
-    Ok(place_system(messages))
+    Ok(prompt::place_system(messages))
 }
 
 fn message(item: &Value, at: &str, content: &mut Content<'_>) -> Result<Message, ApiError> {
@@ -60,17 +63,8 @@ fn message(item: &Value, at: &str, content: &mut Content<'_>) -> Result<Message,
     })
 }
 
-/// Arguments arrive as JSON text; templates want the object, and get the text where it does not parse.
 fn tool_call(call: &Value, index: usize) -> ToolCall {
     let function = call.get("function").unwrap_or(call);
-    let arguments = match function.get("arguments") {
-        Some(Value::String(text)) => serde_json::from_str(text)
-            .ok()
-            .filter(Value::is_object)
-            .unwrap_or_else(|| Value::String(text.clone())),
-        Some(other) => other.clone(),
-        None => Value::Object(serde_json::Map::new()),
-    };
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     ToolCall {
         id: call
@@ -78,7 +72,7 @@ fn tool_call(call: &Value, index: usize) -> ToolCall {
             .and_then(Value::as_str)
             .map_or_else(|| format!("call_{index}"), str::to_owned),
         name: text(function.get("name")),
-        arguments,
+        arguments: prompt::arguments(function.get("arguments")),
     }
 }
 
@@ -163,51 +157,6 @@ fn text_file(part: &Value) -> Option<String> {
         Some(name) => format!("{name}:\n{text}"),
         None => text,
     })
-}
-
-/// Templates take one system message, at the head. Leading ones are merged; a later one becomes part of the user turn
-/// beside it, so that it keeps its place (hoisting it would change the prompt's head and lose the cached prefix).
-fn place_system(messages: Vec<Message>) -> Vec<Message> {
-    let mut placed: Vec<Message> = Vec::with_capacity(messages.len());
-    let mut pending: Vec<String> = Vec::new();
-    let mut messages = messages.into_iter().peekable();
-    let head: Vec<String> = std::iter::from_fn(|| messages.next_if(|message| message.role == Role::System))
-        .map(|message| message.content)
-        .collect();
-    if !head.is_empty() {
-        placed.push(Message::system(head.join("\n\n")));
-    }
-    while let Some(mut message) = messages.next() {
-        if message.role == Role::System {
-            let reminder = format!("<system-reminder>\n{}\n</system-reminder>", message.content);
-            let next_is_user = messages.peek().is_some_and(|next| matches!(next.role, Role::User | Role::System));
-            match placed.last_mut() {
-                Some(last) if last.role == Role::User => append(last, &reminder),
-                _ if next_is_user => pending.push(reminder),
-                _ => match placed.iter_mut().rfind(|message| message.role == Role::User) {
-                    Some(earlier) => append(earlier, &reminder),
-                    None => pending.push(reminder),
-                },
-            }
-            continue;
-        }
-        if message.role == Role::User && !pending.is_empty() {
-            pending.push(std::mem::take(&mut message.content));
-            message.content = std::mem::take(&mut pending).join("\n\n");
-        }
-        placed.push(message);
-    }
-    if !pending.is_empty() {
-        placed.push(Message::user(pending.join("\n\n")));
-    }
-    placed
-}
-
-fn append(message: &mut Message, text: &str) {
-    if !message.content.is_empty() {
-        message.content.push_str("\n\n");
-    }
-    message.content.push_str(text);
 }
 
 #[cfg(test)]

@@ -1,11 +1,16 @@
-//! OpenAI's chat completions.
+//! OpenAI's chat completions and the older text completions.
 
+mod legacy;
+mod legacy_reply;
+mod logprobs;
 mod messages;
 mod reply;
 mod request;
 
-pub(crate) use reply::{ChatFrames, ReplyMeta, chat_reply};
-pub(crate) use request::{ChatRequest, Defaults};
+pub(crate) use legacy::{TextAsk, fill_in, text};
+pub(crate) use legacy_reply::{TextFrames, bill, text_reply};
+pub(crate) use reply::{ChatFrames, chat_reply};
+pub(crate) use request::{chat, demand};
 
 use crate::error::ApiError;
 use serde_json::{Value, json};

@@ -1,46 +1,38 @@
-//! Events as a chat completion, whole or in chunks.
+//! An answer as a chat completion, whole or in chunks.
 
+use super::logprobs::{Logprobs, logprobs};
 use crate::{
     UsageChunk,
-    dialect::extension,
+    dialect::{Meta, extension},
     error::ApiError,
-    generate::Outcome,
+    generate::{Closing, Opening, Outcome},
+    ids,
+    reader::{Call, Finish},
     sse::{Frames, data},
 };
-use dspark_protocol::{Event, FinishReason, Mode, Summary, TokenInfo, Usage};
+use dspark_protocol::{Mode, TokenInfo, Usage};
+use dspark_text::output::Piece;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What every piece of one reply repeats.
-#[derive(Debug, Clone)]
-pub(crate) struct ReplyMeta {
-    pub(crate) id: String,
-    /// Seconds since the Unix epoch.
-    pub(crate) created: u64,
-    /// The name the client used.
-    pub(crate) model: String,
-    pub(crate) version: String,
-    pub(crate) request_id: String,
-    pub(crate) logprobs: bool,
+pub(super) fn fingerprint(meta: &Meta, mode: Mode) -> String {
+    let mode = serde_json::to_value(mode).ok();
+    let mode = mode.as_ref().and_then(Value::as_str).unwrap_or("auto");
+    format!("mlx-dspark-{}-{mode}", meta.version)
 }
 
-impl ReplyMeta {
-    fn fingerprint(&self, mode: Mode) -> String {
-        let mode = serde_json::to_value(mode).ok();
-        let mode = mode.as_ref().and_then(Value::as_str).unwrap_or("auto");
-        format!("mlx-dspark-{}-{mode}", self.version)
-    }
-}
-
-fn finish_reason(finish: &FinishReason) -> &'static str {
+/// `legacy`: the call goes into the old `function_call` field.
+fn finish_reason(finish: &Finish, legacy: bool) -> &'static str {
     match finish {
-        FinishReason::Length => "length",
+        Finish::Length => "length",
+        Finish::Calls if legacy => "function_call",
+        Finish::Calls => "tool_calls",
         // A generation that someone stopped has said what it has said; the detail is in the extension.
-        FinishReason::Stop { .. } | FinishReason::Cancelled => "stop",
+        Finish::Stop | Finish::StopString(_) => "stop",
     }
 }
 
-fn usage(usage: &Usage) -> Value {
+pub(super) fn usage(usage: &Usage) -> Value {
     json!({
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
@@ -50,84 +42,66 @@ fn usage(usage: &Usage) -> Value {
     })
 }
 
-#[derive(Serialize)]
-struct Logprobs<'a> {
-    content: Vec<TokenLogprob<'a>>,
-    refusal: Option<()>,
-}
-
-#[derive(Serialize)]
-struct TokenLogprob<'a> {
-    token: &'a str,
-    logprob: f32,
-    bytes: &'a [u8],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_logprobs: Option<Vec<TokenLogprob<'a>>>,
-}
-
-/// JSON has no −∞; OpenAI's clients read this as "as good as impossible".
-const FLOOR: f32 = -9999.0;
-
-fn logprobs(tokens: &[TokenInfo]) -> Logprobs<'_> {
-    let finite = |logprob: f32| if logprob.is_finite() { logprob } else { FLOOR };
-    let content = tokens
-        .iter()
-        .map(|token| TokenLogprob {
-            token: &token.text,
-            logprob: finite(token.logprob.unwrap_or(FLOOR)),
-            bytes: &token.bytes,
-            top_logprobs: Some(
-                token
-                    .top
-                    .iter()
-                    .map(|top| TokenLogprob {
-                        token: &top.text,
-                        logprob: finite(top.logprob),
-                        bytes: &top.bytes,
-                        top_logprobs: None,
-                    })
-                    .collect(),
-            ),
-        })
-        .collect();
-    Logprobs { content, refusal: None }
-}
-
-/// The whole reply. One outcome is repeated `n` times (a greedy request's choices are one text); several are one each.
-pub(crate) fn chat_reply(meta: &ReplyMeta, outcomes: &[Outcome], n: usize) -> Value {
-    let choice = |index: usize, outcome: &Outcome| {
-        json!({
-            "index": index,
-            "message": {"role": "assistant", "content": outcome.text, "refusal": null},
-            "logprobs": meta.logprobs.then(|| logprobs(&outcome.tokens)),
-            "finish_reason": finish_reason(&outcome.summary.finish),
-        })
-    };
-    let choices: Vec<Value> = match outcomes {
-        [only] => (0..n).map(|index| choice(index, only)).collect(),
-        several => several.iter().enumerate().map(|(index, outcome)| choice(index, outcome)).collect(),
-    };
-    // The prompt counts once, what was generated counts for every generation.
+/// The prompt counts once, what was generated counts for every generation.
+pub(super) fn total(outcomes: &[Outcome]) -> Usage {
     let mut total = Usage::default();
     for (index, outcome) in outcomes.iter().enumerate() {
-        let one = outcome.summary.usage;
+        let one = outcome.closing.end.usage;
         if index == 0 {
             (total.prompt_tokens, total.cached_tokens) = (one.prompt_tokens, one.cached_tokens);
         }
         total.completion_tokens += one.completion_tokens;
         total.reasoning_tokens += one.reasoning_tokens;
     }
+    total
+}
+
+fn call_id() -> String {
+    format!("call_{}", ids::hex(12))
+}
+
+fn message(meta: &Meta, outcome: &Outcome) -> Value {
+    let answer = &outcome.answer;
+    let prose = answer.prose();
+    let content = (answer.calls.is_empty() || !prose.is_empty()).then_some(prose);
+    let mut message = json!({"role": "assistant", "content": content, "refusal": null});
+    if !answer.reasoning.is_empty() {
+        message["reasoning_content"] = json!(answer.reasoning.trim());
+    }
+    if let Some(first) = answer.calls.first().filter(|_| meta.legacy_calls) {
+        message["function_call"] = json!({"name": first.name, "arguments": first.arguments});
+    } else if !answer.calls.is_empty() {
+        let call = |Call { name, arguments }: &Call| json!({"id": call_id(), "type": "function", "function": {"name": name, "arguments": arguments}});
+        message["tool_calls"] = answer.calls.iter().map(call).collect();
+    }
+    message
+}
+
+/// The whole reply. One outcome is repeated `n` times (a greedy request's choices are one text); several are one each.
+pub(crate) fn chat_reply(meta: &Meta, outcomes: &[Outcome], n: usize) -> Value {
+    let choice = |index: usize, outcome: &Outcome| {
+        json!({
+            "index": index,
+            "message": message(meta, outcome),
+            "logprobs": meta.logprobs.then(|| logprobs(&outcome.answer.tokens)),
+            "finish_reason": finish_reason(&outcome.closing.end.finish, meta.legacy_calls),
+        })
+    };
+    let choices: Vec<Value> = match outcomes {
+        [only] => (0..n).map(|index| choice(index, only)).collect(),
+        several => several.iter().enumerate().map(|(index, outcome)| choice(index, outcome)).collect(),
+    };
     let mut reply = json!({
         "id": meta.id,
         "object": "chat.completion",
         "created": meta.created,
         "model": meta.model,
         "choices": choices,
-        "usage": usage(&total),
+        "usage": usage(&total(outcomes)),
     });
     if let Some(first) = outcomes.first() {
-        reply["system_fingerprint"] = json!(meta.fingerprint(first.summary.effective_mode));
-        reply[extension::KEY] = extension::block(&first.summary, &first.warnings, &meta.request_id);
+        reply["system_fingerprint"] = json!(fingerprint(meta, first.closing.summary.effective_mode));
+        reply[extension::KEY] = extension::block(&first.closing, &meta.request_id);
     }
     reply
 }
@@ -160,18 +134,49 @@ struct Delta<'a> {
     role: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_calls: Option<[ToolDelta<'a>; 1]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_call: Option<FunctionDelta<'a>>,
 }
 
-/// A chat completion as server-sent chunks: role, text…, finish, usage when asked for, `[DONE]`.
+/// Every first delta of a call has an index, an id and a name; later ones have the index and more arguments. Clients
+/// break on any other shape.
+#[derive(Serialize)]
+struct ToolDelta<'a> {
+    index: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    function: FunctionDelta<'a>,
+}
+
+#[derive(Serialize)]
+struct FunctionDelta<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    arguments: &'a str,
+}
+
+/// A chat completion as server-sent chunks: role, reasoning…, text…, calls…, finish, usage when asked for, `[DONE]`.
 pub(crate) struct ChatFrames {
-    meta: ReplyMeta,
+    meta: Meta,
     usage: Option<UsageChunk>,
+    /// Their log-probabilities go with the next chunk.
+    tokens: Vec<TokenInfo>,
 }
 
 impl ChatFrames {
     /// `usage` is where to put it, or `None` where the client did not ask.
-    pub(crate) fn new(meta: ReplyMeta, usage: Option<UsageChunk>) -> Self {
-        Self { meta, usage }
+    pub(crate) fn new(meta: Meta, usage: Option<UsageChunk>) -> Self {
+        Self {
+            meta,
+            usage,
+            tokens: Vec::new(),
+        }
     }
 
     fn chunk(&self, out: &mut String, choices: &[Choice<'_>], usage: Option<&Value>, extension: Option<&Value>) {
@@ -189,47 +194,97 @@ impl ChatFrames {
         );
     }
 
-    fn delta(&self, out: &mut String, delta: Delta<'_>, tokens: Option<&[TokenInfo]>) {
+    fn delta(&mut self, out: &mut String, delta: Delta<'_>) {
+        let tokens = std::mem::take(&mut self.tokens);
         let choice = Choice {
             index: 0,
             delta,
-            logprobs: tokens.map(logprobs),
+            logprobs: (!tokens.is_empty()).then(|| logprobs(&tokens)),
             finish_reason: None,
         };
         self.chunk(out, &[choice], None, None);
     }
+
+    fn call(&mut self, out: &mut String, index: usize, name: Option<&str>, arguments: &str) {
+        let function = FunctionDelta { name, arguments };
+        let delta = if self.meta.legacy_calls {
+            Delta {
+                function_call: Some(function),
+                ..Delta::default()
+            }
+        } else {
+            let call = ToolDelta {
+                index,
+                id: name.map(|_| call_id()),
+                kind: name.map(|_| "function"),
+                function,
+            };
+            Delta {
+                tool_calls: Some([call]),
+                ..Delta::default()
+            }
+        };
+        self.delta(out, delta);
+    }
 }
 
 impl Frames for ChatFrames {
-    fn open(&mut self, out: &mut String) {
+    fn open(&mut self, _: Opening, out: &mut String) {
         let role = Delta {
             role: Some("assistant"),
             content: Some(""),
+            ..Delta::default()
         };
-        self.delta(out, role, None);
+        self.delta(out, role);
     }
 
-    fn event(&mut self, event: &Event, out: &mut String) {
-        let Event::Delta(delta) = event else { return };
-        let tokens = (self.meta.logprobs && !delta.tokens.is_empty()).then_some(delta.tokens.as_slice());
-        if delta.text.is_empty() && tokens.is_none() {
-            return;
+    fn tokens(&mut self, tokens: &[TokenInfo]) {
+        if self.meta.logprobs {
+            self.tokens.extend_from_slice(tokens);
         }
-        let content = Delta {
-            role: None,
-            content: Some(&delta.text),
-        };
-        self.delta(out, content, tokens);
     }
 
-    fn finish(&mut self, summary: &Summary, warnings: &[String], out: &mut String) {
-        let extension = extension::block(summary, warnings, &self.meta.request_id);
-        let usage = usage(&summary.usage);
+    fn piece(&mut self, piece: Piece, out: &mut String) {
+        match piece {
+            Piece::Text(text) | Piece::Unfinished(text) => {
+                let content = Delta {
+                    content: Some(&text),
+                    ..Delta::default()
+                };
+                self.delta(out, content);
+            }
+            Piece::Reasoning(text) => {
+                let thought = Delta {
+                    reasoning_content: Some(&text),
+                    ..Delta::default()
+                };
+                self.delta(out, thought);
+            }
+            Piece::ToolStart { index, name, .. } => self.call(out, index, Some(&name), ""),
+            Piece::ToolArguments { index, fragment } => self.call(out, index, None, &fragment),
+            Piece::ToolEnd { .. } | Piece::ToolAborted { .. } => {}
+        }
+    }
+
+    /// Tokens whose text is held back still tell their log-probabilities.
+    fn settle(&mut self, out: &mut String) {
+        if !self.tokens.is_empty() {
+            let nothing = Delta {
+                content: Some(""),
+                ..Delta::default()
+            };
+            self.delta(out, nothing);
+        }
+    }
+
+    fn finish(&mut self, closing: &Closing, out: &mut String) {
+        let extension = extension::block(closing, &self.meta.request_id);
+        let usage = usage(&closing.end.usage);
         let choice = Choice {
             index: 0,
             delta: Delta::default(),
             logprobs: None,
-            finish_reason: Some(finish_reason(&summary.finish)),
+            finish_reason: Some(finish_reason(&closing.end.finish, self.meta.legacy_calls)),
         };
         match self.usage {
             None => self.chunk(out, &[choice], None, Some(&extension)),
@@ -243,7 +298,7 @@ impl Frames for ChatFrames {
     }
 
     fn keep_alive(&mut self, out: &mut String) {
-        self.delta(out, Delta::default(), None);
+        self.delta(out, Delta::default());
     }
 
     fn fail(&mut self, error: &ApiError, out: &mut String) {
@@ -253,165 +308,5 @@ impl Frames for ChatFrames {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use dspark_protocol::{EngineError, Source, TextDelta, Timings, TopToken};
-
-    fn meta(logprobs: bool) -> ReplyMeta {
-        ReplyMeta {
-            id: "chatcmpl-7f".into(),
-            created: 1_764_500_000,
-            model: "M".into(),
-            version: "0.1.0".into(),
-            request_id: "req_1".into(),
-            logprobs,
-        }
-    }
-
-    fn token(text: &str, logprob: f32) -> TokenInfo {
-        TokenInfo {
-            id: 5,
-            text: text.into(),
-            bytes: text.into(),
-            source: Source::Target,
-            logprob: Some(logprob),
-            top: vec![TopToken {
-                id: 6,
-                text: "é".into(),
-                bytes: "é".into(),
-                logprob: f32::NEG_INFINITY,
-            }],
-        }
-    }
-
-    fn delta(text: &str) -> Event {
-        Event::Delta(TextDelta {
-            text: text.into(),
-            tokens: vec![token(text, -0.25)],
-        })
-    }
-
-    fn summary(finish: FinishReason) -> Summary {
-        Summary {
-            finish,
-            usage: Usage {
-                prompt_tokens: 812,
-                cached_tokens: 768,
-                completion_tokens: 31,
-                reasoning_tokens: 6,
-            },
-            timings: Timings {
-                queue: 0.0,
-                ttft: 0.25,
-                prefill: 0.25,
-                decode: 0.75,
-            },
-            mode: Mode::Auto,
-            effective_mode: Mode::Baseline,
-            mode_reason: Some("no drafter".into()),
-            accept_len: 3.4444,
-            target_forwards: 9,
-            speculation: None,
-            seed: 7,
-            warnings: vec!["from the engine".into()],
-            token_ids: Vec::new(),
-        }
-    }
-
-    fn stopped() -> FinishReason {
-        FinishReason::Stop { matched: None }
-    }
-
-    /// One chunk a line, as on the wire.
-    fn transcript(usage: Option<UsageChunk>, logprobs: bool, end: Result<FinishReason, EngineError>) -> String {
-        let mut frames = ChatFrames::new(meta(logprobs), usage);
-        let mut out = String::new();
-        frames.open(&mut out);
-        frames.event(&Event::Queued { position: 1 }, &mut out);
-        frames.event(
-            &Event::Started {
-                prompt_tokens: 812,
-                cached_tokens: 768,
-            },
-            &mut out,
-        );
-        frames.keep_alive(&mut out);
-        frames.event(
-            &Event::Prefill {
-                processed: 812,
-                total: 812,
-            },
-            &mut out,
-        );
-        frames.event(&delta("Opening \"it\"\n"), &mut out);
-        frames.event(&delta(""), &mut out);
-        frames.event(&delta("😊."), &mut out);
-        match end {
-            Ok(finish) => frames.finish(&summary(finish), &["from the request".into()], &mut out),
-            Err(error) => frames.fail(&error.into(), &mut out),
-        }
-        out
-    }
-
-    #[test]
-    fn stream_without_usage() {
-        insta::assert_snapshot!(transcript(None, false, Ok(stopped())));
-    }
-
-    #[test]
-    fn stream_with_a_usage_chunk_of_its_own() {
-        insta::assert_snapshot!(transcript(Some(UsageChunk::Separate), false, Ok(FinishReason::Length)));
-    }
-
-    #[test]
-    fn stream_with_usage_on_the_finish_chunk() {
-        insta::assert_snapshot!(transcript(Some(UsageChunk::Merged), false, Ok(FinishReason::Cancelled)));
-    }
-
-    #[test]
-    fn stream_with_logprobs() {
-        insta::assert_snapshot!(transcript(
-            None,
-            true,
-            Ok(FinishReason::Stop {
-                matched: Some("END".into())
-            })
-        ));
-    }
-
-    #[test]
-    fn stream_that_fails_half_way() {
-        insta::assert_snapshot!(transcript(None, false, Err(EngineError::Compute("out of memory".into()))));
-    }
-
-    fn outcome(text: &str, tokens: Vec<TokenInfo>) -> Outcome {
-        Outcome {
-            text: text.into(),
-            tokens,
-            summary: Box::new(summary(stopped())),
-            warnings: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn whole_reply() {
-        let reply = chat_reply(&meta(true), &[outcome("Hi😊", vec![token("Hi", -0.5)])], 1);
-        insta::assert_json_snapshot!(reply);
-    }
-
-    #[test]
-    fn a_greedy_choice_is_repeated_and_counted_once() {
-        let reply = chat_reply(&meta(false), &[outcome("Hi", Vec::new())], 3);
-        assert_eq!(reply["choices"].as_array().map(Vec::len), Some(3));
-        assert_eq!(reply["choices"][2]["index"], 2);
-        assert_eq!(reply["usage"]["completion_tokens"], 31);
-    }
-
-    #[test]
-    fn sampled_choices_add_up_and_share_their_prompt() {
-        let reply = chat_reply(&meta(false), &[outcome("a", Vec::new()), outcome("b", Vec::new())], 2);
-        assert_eq!(reply["choices"][1]["message"]["content"], "b");
-        assert_eq!(reply["usage"]["completion_tokens"], 62);
-        assert_eq!(reply["usage"]["prompt_tokens"], 812);
-    }
-}
+#[path = "reply_tests.rs"]
+mod tests;

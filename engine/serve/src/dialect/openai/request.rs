@@ -1,468 +1,182 @@
-//! A chat completion's body as a [`Request`].
+//! A chat completion's body as an [`Ask`].
 
 use super::messages;
 use crate::{
     dialect::{
-        effort::{self, Effort, Levels},
-        fields::{Fields, integer, wrong},
+        ask::{Ask, Defaults},
+        fields::{Fields, wrong},
+        params,
+        prompt::{self, Format},
+        tools::{self, Choice, Tools},
     },
     error::ApiError,
 };
-use dspark_protocol::{Mode, Prompt, Request, Role, Sampling, SamplingDefaults, TemplateOptions};
-use serde_json::Value;
-use std::collections::BTreeMap;
+use dspark_protocol::{Message, Mode, Prompt, Request, Role};
+use serde_json::{Value, json};
 
-/// What a request gets where it says nothing, and what bounds it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Defaults {
-    pub(crate) client: String,
-    pub(crate) max_tokens: usize,
-    pub(crate) max_tokens_cap: usize,
-    /// The server's settings, over the checkpoint's recommendation.
-    pub(crate) sampling: [SamplingDefaults; 2],
-    pub(crate) enable_thinking: Option<bool>,
-    pub(crate) reasoning_effort: Option<String>,
-    pub(crate) ignore_attachments: bool,
-    /// The loaded model's template can think: a small default would cut the answer off inside the thought.
-    pub(crate) thinks: bool,
-    /// `None` when the template could not be asked.
-    pub(crate) levels: Option<Levels>,
+/// # Errors
+/// A 400 naming the field. Unknown fields are never an error.
+pub(crate) fn chat(body: &Value, defaults: &Defaults) -> Result<Ask, ApiError> {
+    let map = body
+        .as_object()
+        .ok_or_else(|| ApiError::bad_body("the body must be a JSON object with `messages`"))?;
+    let mut fields = Fields::new(map);
+    let fields = &mut fields;
+
+    let messages = fields
+        .get("messages")
+        .ok_or_else(|| ApiError::invalid("messages", "`messages` is required: an array of {role, content}"))?;
+    let mut messages = messages::parse(messages, defaults.ignore_attachments, &mut fields.warnings)?;
+    let tools = tools(fields)?;
+    let format = format(fields)?;
+    let (asked_max, max_tokens) = params::max_tokens(
+        fields,
+        &["max_tokens", "max_completion_tokens"],
+        defaults,
+        tools.live() || format.is_some(),
+    );
+    let stream = fields.bool("stream")?.unwrap_or(false);
+    let include_usage = include_usage(fields)?;
+    let n = params::choices(fields, stream)?;
+    let logprobs = params::logprobs(fields)?;
+    let sampling = params::sampling(fields, defaults)?;
+    let stop = params::stop(fields, "stop")?;
+    let continue_final = continues(fields, &messages)?;
+    let mut options = params::template(fields, defaults)?;
+    options.continue_final_message = continue_final;
+    options.tools = tools.told();
+    demand(&mut messages, &tools, format.as_ref());
+    let ignore_eos = fields.bool("ignore_eos")?.unwrap_or(false);
+    let return_token_ids = fields.bool("return_token_ids")?.unwrap_or(false);
+    let model = model(fields)?;
+
+    params::modalities(fields);
+    fields.ignore(&params::BOOKKEEPING);
+    fields.ignore(&params::SHAPES);
+    fields.drop_loudly(&params::DROPPED);
+    fields.warn_unread();
+    let mut warnings = std::mem::take(&mut fields.warnings);
+    warnings.extend(tools.warnings());
+    warnings.extend(format.map(|format| format.warning("response_format")));
+    Ok(Ask {
+        model,
+        stream,
+        include_usage,
+        n,
+        asked_max,
+        request: Request {
+            client: defaults.client.clone(),
+            prompt: Prompt::Chat { messages, options },
+            sampling,
+            mode: Mode::Auto,
+            speculation: None,
+            max_tokens,
+            stop,
+            logprobs,
+            ignore_eos,
+            return_token_ids,
+        },
+        tools,
+        raw: false,
+        hide_reasoning: false,
+        warnings,
+    })
 }
 
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ChatRequest {
-    pub(crate) model: Option<String>,
-    pub(crate) stream: bool,
-    pub(crate) include_usage: bool,
-    /// 1..=8.
-    pub(crate) n: usize,
-    /// The client's own limit, where it named one.
-    pub(crate) asked_max: Option<usize>,
-    pub(crate) request: Request,
-    pub(crate) warnings: Vec<String>,
+pub(super) fn model(fields: &mut Fields<'_>) -> Result<Option<String>, ApiError> {
+    Ok(fields.text("model")?.map(str::to_owned).filter(|model| !model.is_empty()))
 }
 
-/// No meaning on a local server, and no effect on the answer.
-const BOOKKEEPING: [&str; 12] = [
-    "user",
-    "store",
-    "metadata",
-    "service_tier",
-    "prediction",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "safety_identifier",
-    "session_id",
-    "parallel_tool_calls",
-    "cache_prompt",
-    "id_slot",
-];
+pub(super) fn include_usage(fields: &mut Fields<'_>) -> Result<bool, ApiError> {
+    let options = fields.object("stream_options")?;
+    Ok(options
+        .and_then(|options| options.get("include_usage"))
+        .and_then(Value::as_bool)
+        .unwrap_or(false))
+}
 
-/// Would change the answer where they are supported.
-const DROPPED: [&str; 26] = [
-    "audio",
-    "web_search_options",
-    "verbosity",
-    "typical_p",
-    "typical",
-    "tfs",
-    "tfs_z",
-    "top_a",
-    "mirostat",
-    "mirostat_mode",
-    "mirostat_tau",
-    "mirostat_eta",
-    "dry_multiplier",
-    "xtc_probability",
-    "xtc_threshold",
-    "dynatemp_range",
-    "smoothing_factor",
-    "min_tokens",
-    "grammar",
-    "json_schema",
-    "guided_json",
-    "guided_regex",
-    "guided_choice",
-    "guided_grammar",
-    "thinking_token_budget",
-    "thinking_budget_tokens",
-];
-
-/// They only shape a feature of [`DROPPED`] that is off without its own switch.
-const SHAPES: [&str; 6] = [
-    "dry_base",
-    "dry_allowed_length",
-    "dry_sequence_breakers",
-    "dry_penalty_last_n",
-    "dynatemp_exponent",
-    "smoothing_curve",
-];
-
-impl ChatRequest {
-    /// # Errors
-    /// A 400 naming the field. Unknown fields are never an error.
-    pub(crate) fn parse(body: &Value, defaults: &Defaults) -> Result<Self, ApiError> {
-        let map = body
-            .as_object()
-            .ok_or_else(|| ApiError::bad_body("the body must be a JSON object with `messages`"))?;
-        let mut fields = Fields::new(map);
-        let fields = &mut fields;
-
-        let messages = fields
-            .get("messages")
-            .ok_or_else(|| ApiError::invalid("messages", "`messages` is required: an array of {role, content}"))?;
-        let messages = messages::parse(messages, defaults.ignore_attachments, &mut fields.warnings)?;
-        refuse_tools(fields)?;
-        refuse_formats(fields)?;
-        let (asked_max, max_tokens) = max_tokens(fields, defaults);
-        let stream = fields.bool("stream")?.unwrap_or(false);
-        let include_usage = match fields.object("stream_options")? {
-            Some(options) => options.get("include_usage").and_then(Value::as_bool).unwrap_or(false),
-            None => false,
-        };
-        let n = choices(fields, stream)?;
-        let logprobs = logprobs(fields)?;
-        let sampling = sampling(fields, defaults)?;
-        let stop = stop(fields)?;
-        let continue_final =
-            fields.bool("continue_final_message")?.unwrap_or(false) || fields.bool("add_generation_prompt")?.is_some_and(|open| !open);
-        let ends_with_assistant = messages.last().is_some_and(|last| last.role == Role::Assistant);
-        if continue_final && !ends_with_assistant {
-            return Err(ApiError::invalid(
-                "continue_final_message",
-                "`continue_final_message` needs an assistant message at the end of `messages`",
-            ));
-        }
-        let mut options = template(fields, defaults)?;
-        options.continue_final_message = continue_final;
-        let ignore_eos = fields.bool("ignore_eos")?.unwrap_or(false);
-        let return_token_ids = fields.bool("return_token_ids")?.unwrap_or(false);
-        let model = fields.text("model")?.map(str::to_owned).filter(|model| !model.is_empty());
-
-        modalities(fields);
-        fields.ignore(&BOOKKEEPING);
-        fields.ignore(&SHAPES);
-        fields.drop_loudly(&DROPPED);
-        fields.warn_unread();
-        Ok(Self {
-            model,
-            stream,
-            include_usage,
-            n,
-            asked_max,
-            request: Request {
-                client: defaults.client.clone(),
-                prompt: Prompt::Chat { messages, options },
-                sampling,
-                mode: Mode::Auto,
-                speculation: None,
-                max_tokens,
-                stop,
-                logprobs,
-                ignore_eos,
-                return_token_ids,
-            },
-            warnings: std::mem::take(&mut fields.warnings),
-        })
+fn continues(fields: &mut Fields<'_>, messages: &[Message]) -> Result<bool, ApiError> {
+    let asked = fields.bool("continue_final_message")?.unwrap_or(false) || fields.bool("add_generation_prompt")?.is_some_and(|open| !open);
+    if asked && messages.last().is_none_or(|last| last.role != Role::Assistant) {
+        return Err(ApiError::invalid(
+            "continue_final_message",
+            "`continue_final_message` needs an assistant message at the end of `messages`",
+        ));
     }
+    Ok(asked)
+}
 
-    /// The request of choice `index`: the same, but for a seed of its own.
-    pub(crate) fn choice(&self, index: usize) -> Request {
-        let mut request = self.request.clone();
-        request.sampling.seed = request.sampling.seed.map(|seed| seed.wrapping_add(index as u64));
-        request
-    }
-
-    /// Every choice would be the same text.
-    pub(crate) fn greedy(&self) -> bool {
-        self.request.sampling.temperature == 0.0
+/// What the request demands of the answer, put to the model.
+pub(crate) fn demand(messages: &mut Vec<Message>, tools: &Tools, format: Option<&Format>) {
+    let demands = [tools.demand(), format.map(Format::demand)];
+    for demand in demands.iter().flatten() {
+        prompt::instruct(messages, demand);
     }
 }
 
-/// Tools come with a later version; until then a request that could end in a call is refused, and one that cannot is
-/// served.
-fn refuse_tools(fields: &mut Fields<'_>) -> Result<(), ApiError> {
+/// `tools` and `tool_choice`, or their older names `functions` and `function_call`.
+fn tools(fields: &mut Fields<'_>) -> Result<Tools, ApiError> {
+    let mut tools = Tools::new();
     let choice = fields.get("tool_choice");
-    let (mode, named) = match choice {
-        None => (None, false),
-        Some(Value::String(word)) => (Some(word.as_str()), false),
-        Some(Value::Object(choice)) => (choice.get("type").and_then(Value::as_str), true),
-        Some(other) => return Err(wrong("tool_choice", "`auto`, `none`, `required` or a named function", other)),
+    for (index, tool) in fields.array("tools")?.unwrap_or_default().iter().enumerate() {
+        offer(&mut tools, tool, index)?;
+    }
+    if let Some(parallel) = fields.bool("parallel_tool_calls")? {
+        tools.parallel = parallel;
+    }
+    tools.choice = tools::openai_choice(choice)?;
+    let functions = fields.array("functions")?.unwrap_or_default();
+    let call = fields.get("function_call");
+    if tools.offered.is_empty() && !functions.is_empty() {
+        tools.legacy = true;
+        tools.parallel = false;
+        for (index, function) in functions.iter().enumerate() {
+            offer(&mut tools, &json!({ "type": "function", "function": function }), index)?;
+        }
+        tools.choice = match call {
+            Some(Value::Object(named)) => named
+                .get("name")
+                .and_then(Value::as_str)
+                .map_or(Choice::Auto, |name| Choice::Named(name.to_owned())),
+            other => tools::openai_choice(other)?,
+        };
+    }
+    tools.check()?;
+    Ok(tools)
+}
+
+fn offer(tools: &mut Tools, tool: &Value, index: usize) -> Result<(), ApiError> {
+    let fields = tool
+        .as_object()
+        .ok_or_else(|| wrong(&format!("tools[{index}]"), "an object with `type` and `function`", tool))?;
+    let kind = fields.get("type").and_then(Value::as_str).unwrap_or("function");
+    if kind != "function" {
+        tools.skip(kind);
+        return Ok(());
+    }
+    let function = fields.get("function").unwrap_or(tool);
+    let name = function.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
+    let Some(name) = name else {
+        return Err(ApiError::invalid(
+            &format!("tools[{index}].function.name"),
+            format!("`tools[{index}].function.name` is missing: every function needs a name"),
+        ));
     };
-    let offers = |tool: &Value| tool.get("type").and_then(Value::as_str).is_none_or(|kind| kind == "function");
-    let tools = fields.array("tools")?.is_some_and(|tools| tools.iter().any(offers));
-    let legacy = fields.array("functions")?.is_some_and(|functions| !functions.is_empty());
-    let legacy_off = fields.get("function_call").is_some_and(|call| call == "none");
-    match (mode, named) {
-        (Some("required"), false) | (Some("function"), true) if !tools => {
-            return Err(ApiError::invalid(
-                "tool_choice",
-                "`tool_choice` asks for a call, but `tools` offers no function",
-            ));
-        }
-        (None | Some("auto" | "none"), _) | (Some("required"), false) | (Some("function"), true) => {}
-        (Some(other), _) => {
-            return Err(ApiError::invalid(
-                "tool_choice",
-                format!("`tool_choice` `{other}` is unknown: use `auto`, `none`, `required` or a named function"),
-            ));
-        }
-    }
-    let hint = "this version does not call tools yet: leave them out, or send `tool_choice: \"none\"`";
-    if tools && mode != Some("none") {
-        return Err(ApiError::unsupported("tools", format!("`tools` is not supported: {hint}")));
-    }
-    if legacy && !legacy_off {
-        return Err(ApiError::unsupported("functions", format!("`functions` is not supported: {hint}")));
-    }
+    let description = function.get("description").and_then(Value::as_str);
+    tools.offer(name, description, function.get("parameters"));
     Ok(())
 }
 
-fn refuse_formats(fields: &mut Fields<'_>) -> Result<(), ApiError> {
+fn format(fields: &mut Fields<'_>) -> Result<Option<Format>, ApiError> {
     let Some(format) = fields.object("response_format")? else {
-        return Ok(());
-    };
-    match format.get("type").and_then(Value::as_str) {
-        Some("text") => Ok(()),
-        Some(kind @ ("json_object" | "json_schema")) => Err(ApiError::unsupported(
-            "response_format",
-            format!(
-                "`response_format` `{kind}` is not supported: this version does not constrain its output yet; ask for JSON in the prompt"
-            ),
-        )),
-        other => Err(ApiError::invalid(
-            "response_format",
-            format!(
-                "`response_format.type` must be `text`, `json_object` or `json_schema`, not `{}`",
-                other.unwrap_or("missing")
-            ),
-        )),
-    }
-}
-
-/// (what the client asked for, the bound to use). 0 and null count as absent, −1 as no limit, nonsense as absent.
-fn max_tokens(fields: &mut Fields<'_>, defaults: &Defaults) -> (Option<usize>, usize) {
-    let cap = defaults.max_tokens_cap.max(1);
-    let given = [fields.get("max_tokens"), fields.get("max_completion_tokens")];
-    let asked = given.into_iter().flatten().filter_map(integer).find(|tokens| *tokens != 0);
-    match asked {
-        Some(..=-1) => (None, cap),
-        Some(tokens) => {
-            let tokens = usize::try_from(tokens).unwrap_or(cap);
-            if tokens > cap {
-                fields
-                    .warnings
-                    .push(format!("max_tokens {tokens} is above this server's cap and was set to {cap}"));
-            }
-            (Some(tokens.min(cap)), tokens.min(cap))
-        }
-        None if defaults.thinks => (None, cap),
-        None => (None, defaults.max_tokens.clamp(1, cap)),
-    }
-}
-
-fn choices(fields: &mut Fields<'_>, stream: bool) -> Result<usize, ApiError> {
-    let asked = fields.integer("n")?.unwrap_or(1);
-    let n = asked.clamp(1, 8);
-    if n != asked {
-        fields.warnings.push(format!("`n` {asked} is out of range and was set to {n}"));
-    }
-    if n > 1 && stream {
-        return Err(ApiError::invalid(
-            "n",
-            "`n` above 1 cannot be streamed: set `stream` to false, or send several requests",
-        ));
-    }
-    Ok(n as usize)
-}
-
-fn logprobs(fields: &mut Fields<'_>) -> Result<Option<u8>, ApiError> {
-    let on = match fields.get("logprobs") {
-        None => None,
-        Some(Value::Bool(on)) => on.then_some(0),
-        // The completions route's spelling.
-        Some(other) => Some(integer(other).ok_or_else(|| wrong("logprobs", "true or false", other))?),
-    };
-    let top = fields.integer("top_logprobs")?;
-    let Some(count) = top.or(on) else { return Ok(None) };
-    let count = u8::try_from(count)
-        .ok()
-        .filter(|count| *count <= 20)
-        .ok_or_else(|| ApiError::invalid("top_logprobs", format!("`top_logprobs` must be between 0 and 20, not {count}")))?;
-    if on.is_none() {
-        fields.warnings.push("`top_logprobs` was ignored: it needs `logprobs: true`".into());
         return Ok(None);
-    }
-    Ok(Some(count))
-}
-
-fn sampling(fields: &mut Fields<'_>, defaults: &Defaults) -> Result<Sampling, ApiError> {
-    let [server, model] = defaults.sampling;
-    let plain = Sampling::default();
-    let mut float = |name, low, high| fields.number(name, low, high).map(|number| number.map(|number| number as f32));
-    let temperature = float("temperature", 0.0, 100.0)?.or(server.temperature).or(model.temperature);
-    // 0 would keep nothing; the engine wants a share above it, and the best token always stays.
-    let top_p = float("top_p", 0.0, 1.0)?
-        .map(|share| share.max(1e-6))
-        .or(server.top_p)
-        .or(model.top_p);
-    let min_p = float("min_p", 0.0, 1.0)?;
-    let presence = float("presence_penalty", -2.0, 2.0)?;
-    let frequency = float("frequency_penalty", -2.0, 2.0)?;
-    let repetition = penalty(fields, "repetition_penalty")?;
-    let repeat = penalty(fields, "repeat_penalty")?;
-    // −1 (vLLM) and 0 both mean off.
-    let top_k = fields.integer("top_k")?.map(|k| u32::try_from(k.max(0)).unwrap_or(u32::MAX));
-    Ok(Sampling {
-        temperature: temperature.unwrap_or(plain.temperature),
-        top_p: top_p.unwrap_or(plain.top_p),
-        top_k: top_k.or(server.top_k).or(model.top_k).unwrap_or(plain.top_k),
-        min_p: min_p.unwrap_or(plain.min_p),
-        repetition_penalty: repetition.or(repeat).unwrap_or(plain.repetition_penalty),
-        presence_penalty: presence.unwrap_or(plain.presence_penalty),
-        frequency_penalty: frequency.unwrap_or(plain.frequency_penalty),
-        logit_bias: logit_bias(fields),
-        // Negative is the habit of clients that mean "draw one".
-        seed: fields.integer("seed")?.and_then(|seed| u64::try_from(seed).ok()),
+    };
+    prompt::format(format).map_err(|kind| {
+        ApiError::invalid(
+            "response_format",
+            format!("`response_format.type` must be `text`, `json_object` or `json_schema`, not `{kind}`"),
+        )
     })
-}
-
-/// Logits are divided by it: 0 and below have no meaning that a nearby value would share, so they are refused, not moved.
-fn penalty(fields: &mut Fields<'_>, name: &'static str) -> Result<Option<f32>, ApiError> {
-    match fields.number(name, f64::MIN, f64::MAX)? {
-        Some(value) if !(value > 0.0 && value <= 10.0 && value as f32 > 0.0) => Err(ApiError::invalid(
-            name,
-            format!("`{name}` must be above 0 and at most 10, not {value}; 1 leaves tokens as they are"),
-        )),
-        value => Ok(value.map(|value| value as f32)),
-    }
-}
-
-/// `{"<token id>": bias}`; what is not that is reported, never an error.
-fn logit_bias(fields: &mut Fields<'_>) -> BTreeMap<u32, f32> {
-    let mut biases = BTreeMap::new();
-    let Some(value) = fields.get("logit_bias") else {
-        return biases;
-    };
-    let mut bad = 0;
-    for (id, bias) in value.as_object().into_iter().flatten() {
-        match (id.trim().parse(), bias.as_f64()) {
-            (Ok(id), Some(bias)) => {
-                biases.insert(id, bias.clamp(-100.0, 100.0) as f32);
-            }
-            _ => bad += 1,
-        }
-    }
-    // Some clients send `[]` for none.
-    if bad > 0 || !(value.is_object() || value.as_array().is_some_and(Vec::is_empty)) {
-        fields
-            .warnings
-            .push("`logit_bias` has entries that are not `\"<token id>\": number`; they were ignored".into());
-    }
-    biases
-}
-
-/// Any number of stop strings; numbers count as their text, empty strings as none.
-fn stop(fields: &mut Fields<'_>) -> Result<Vec<String>, ApiError> {
-    let text = |value: &Value| match value {
-        Value::String(text) => Ok(text.clone()),
-        Value::Number(number) => Ok(number.to_string()),
-        other => Err(wrong("stop", "a string or an array of strings", other)),
-    };
-    let mut stops = match fields.get("stop") {
-        None => Vec::new(),
-        Some(Value::Array(items)) => items.iter().filter(|item| !item.is_null()).map(text).collect::<Result<_, _>>()?,
-        Some(other) => vec![text(other)?],
-    };
-    stops.retain(|stop| !stop.is_empty());
-    Ok(stops)
-}
-
-fn modalities(fields: &mut Fields<'_>) {
-    let wants = |kind: &Value| kind.as_str().is_some_and(|kind| kind != "text");
-    if fields
-        .get("modalities")
-        .and_then(Value::as_array)
-        .is_some_and(|kinds| kinds.iter().any(wants))
-    {
-        fields.warnings.push("`modalities` asks for more than text and was ignored".into());
-    }
-}
-
-/// Every spelling of "think" and "how hard", the most explicit one first.
-fn template(fields: &mut Fields<'_>, defaults: &Defaults) -> Result<TemplateOptions, ApiError> {
-    let mut extra = fields.object("chat_template_kwargs")?.cloned().unwrap_or_default();
-    for reserved in ["messages", "tools", "add_generation_prompt", "continue_final_message"] {
-        if extra.remove(reserved).is_some() {
-            fields
-                .warnings
-                .push(format!("`chat_template_kwargs.{reserved}` is set by the server and was ignored"));
-        }
-    }
-    let in_kwargs = extra.remove("enable_thinking").and_then(|value| value.as_bool());
-    let kwargs_effort = extra.remove("reasoning_effort").and_then(|value| value.as_str().map(str::to_owned));
-
-    let reasoning = fields.object("reasoning")?;
-    let reasoning = |name: &str| reasoning.and_then(|reasoning| reasoning.get(name)).filter(|value| !value.is_null());
-    let thinking = fields.get("thinking");
-    let thinking = match thinking {
-        Some(Value::Bool(on)) => Some(*on),
-        Some(Value::Object(map)) => map.get("type").and_then(Value::as_str).map(|kind| kind != "disabled"),
-        _ => None,
-    };
-    let budget = fields.integer("thinking_budget")?;
-    if budget.is_some_and(|budget| budget > 0) {
-        fields.warnings.push("`thinking_budget` is not supported and was ignored".into());
-    }
-
-    let word = fields
-        .text("reasoning_effort")?
-        .or_else(|| reasoning("effort").and_then(Value::as_str))
-        .map(str::to_owned)
-        .or(kwargs_effort);
-    let asked = word.is_some();
-    let effort = match word.or_else(|| defaults.reasoning_effort.clone()) {
-        None => None,
-        Some(word) => Some(effort::parse(&word).ok_or_else(|| {
-            ApiError::invalid(
-                "reasoning_effort",
-                format!("`reasoning_effort` `{word}` is unknown: use `none`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`"),
-            )
-        })?),
-    };
-    let enable_thinking = fields
-        .bool("enable_thinking")?
-        .or(thinking)
-        .or_else(|| reasoning("enabled").and_then(Value::as_bool))
-        .or((budget == Some(0)).then_some(false))
-        .or((effort == Some(Effort::Off)).then_some(false))
-        .or(in_kwargs)
-        .or(defaults.enable_thinking);
-    Ok(TemplateOptions {
-        enable_thinking,
-        reasoning_effort: level(effort, asked, defaults.levels.as_ref(), &mut fields.warnings),
-        continue_final_message: false,
-        tools: Vec::new(),
-        extra,
-    })
-}
-
-/// The level the template gets. Without a template to ask, the client's own word.
-fn level(effort: Option<Effort>, asked: bool, levels: Option<&Levels>, warnings: &mut Vec<String>) -> Option<String> {
-    let Some(Effort::Level(wanted)) = effort else { return None };
-    let Some(levels) = levels else {
-        return Some(effort::SCALE[wanted].into());
-    };
-    let nearest = levels.nearest(wanted);
-    match nearest {
-        Some(level) if level != effort::SCALE[wanted] => warnings.push(format!(
-            "`reasoning_effort` `{}` is not one this model knows; `{level}` was used",
-            effort::SCALE[wanted]
-        )),
-        None if asked => warnings.push("`reasoning_effort` has no effect: this model's template does not read it".into()),
-        _ => {}
-    }
-    nearest.map(str::to_owned)
 }
 
 #[cfg(test)]

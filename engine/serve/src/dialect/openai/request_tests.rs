@@ -1,6 +1,9 @@
 use super::*;
+use crate::dialect::ask::{Ask, Defaults};
+use dspark_protocol::{Sampling, SamplingDefaults, TemplateOptions};
 use proptest::prelude::*;
-use serde_json::{Map, json};
+use serde_json::Map;
+use std::collections::BTreeMap;
 
 /// A minimal body with more fields.
 fn body(more: &Value) -> Value {
@@ -19,11 +22,11 @@ fn defaults() -> Defaults {
     }
 }
 
-fn parse(more: Value) -> Result<ChatRequest, ApiError> {
-    ChatRequest::parse(&body(&more), &defaults())
+fn parse(more: Value) -> Result<Ask, ApiError> {
+    chat(&body(&more), &defaults())
 }
 
-fn options(chat: &ChatRequest) -> &TemplateOptions {
+fn options(chat: &Ask) -> &TemplateOptions {
     match &chat.request.prompt {
         Prompt::Chat { options, .. } => options,
         other => panic!("{other:?}"),
@@ -63,7 +66,7 @@ fn max_tokens_in_every_spelling() {
         thinks: true,
         ..defaults()
     };
-    let chat = ChatRequest::parse(&body(&json!({})), &thinking).unwrap();
+    let chat = chat(&body(&json!({})), &thinking).unwrap();
     assert_eq!(chat.request.max_tokens, 32_768);
 }
 
@@ -83,12 +86,9 @@ fn the_request_beats_the_server_beats_the_checkpoint() {
         sampling: [server, model],
         ..defaults()
     };
-    let silent = ChatRequest::parse(&body(&json!({"temperature": null})), &defaults)
-        .unwrap()
-        .request
-        .sampling;
+    let silent = chat(&body(&json!({"temperature": null})), &defaults).unwrap().request.sampling;
     assert_eq!((silent.temperature, silent.top_p, silent.top_k), (0.5, 0.8, 5));
-    let spoken = ChatRequest::parse(&body(&json!({"temperature": 0, "top_p": 1, "top_k": 0})), &defaults)
+    let spoken = chat(&body(&json!({"temperature": 0, "top_p": 1, "top_k": 0})), &defaults)
         .unwrap()
         .request
         .sampling;
@@ -164,42 +164,88 @@ fn logprobs_up_to_twenty() {
 }
 
 #[test]
-fn tools_are_refused_until_they_are_honoured() {
-    let tool = json!([{"type": "function", "function": {"name": "f"}}]);
+fn tools_reach_the_template_as_the_choice_says() {
+    let tool = json!([{"type": "function", "function": {"name": "f"}}, {"type": "function", "function": {"name": "g"}}]);
+    let told = |more: Value| {
+        let ask = parse(more).unwrap();
+        let names = options(&ask)
+            .tools
+            .iter()
+            .filter_map(Tools::name_of)
+            .map(str::to_owned)
+            .collect::<Vec<_>>();
+        (names, ask.tools.live(), ask.tools.parallel)
+    };
+    let both = || vec!["f".to_owned(), "g".to_owned()];
+    assert_eq!(told(json!({ "tools": tool })), (both(), true, true));
+    assert_eq!(told(json!({ "tools": tool, "parallel_tool_calls": false })), (both(), true, false));
+    assert_eq!(told(json!({ "tools": tool, "tool_choice": "none" })), (vec![], false, true));
+    assert_eq!(
+        told(json!({ "tools": tool, "tool_choice": {"type": "function", "function": {"name": "g"}} })),
+        (vec!["g".to_owned()], true, true)
+    );
+    assert_eq!(told(json!({ "tools": [{"type": "web_search"}] })), (vec![], false, true));
+    assert_eq!(told(json!({ "functions": [{"name": "f"}] })), (vec!["f".to_owned()], true, false));
+    assert_eq!(
+        told(json!({ "functions": [{"name": "f"}], "function_call": "none" })),
+        (vec![], false, false)
+    );
     for (more, param) in [
-        (json!({ "tools": tool }), Some("tools")),
-        (json!({ "tools": tool, "tool_choice": "auto" }), Some("tools")),
+        (json!({ "tool_choice": "required" }), "tool_choice"),
+        (json!({ "tool_choice": "perhaps" }), "tool_choice"),
         (
-            json!({ "tools": tool, "tool_choice": {"type": "function", "function": {"name": "f"}} }),
-            Some("tools"),
+            json!({ "tools": tool, "tool_choice": {"type": "function", "function": {"name": "h"}} }),
+            "tool_choice",
         ),
-        (json!({ "functions": [{"name": "f"}] }), Some("functions")),
-        (json!({ "tool_choice": "required" }), Some("tool_choice")),
-        (json!({ "tool_choice": "perhaps" }), Some("tool_choice")),
-        (json!({ "tools": tool, "tool_choice": "none" }), None),
-        (json!({ "tools": [], "tool_choice": "auto" }), None),
-        (json!({ "tools": [{"type": "web_search"}] }), None),
-        (json!({ "functions": [{"name": "f"}], "function_call": "none" }), None),
-        (json!({ "parallel_tool_calls": true }), None),
+        (json!({ "tools": [{"type": "function", "function": {}}] }), "tools[0].function.name"),
+        (json!({ "tools": ["f"] }), "tools[0]"),
     ] {
-        assert_eq!(parse(more.clone()).err().and_then(|error| error.param).as_deref(), param, "{more}");
+        assert_eq!(parse(more.clone()).unwrap_err().param.as_deref(), Some(param), "{more}");
     }
-    assert_eq!(parse(json!({ "tools": tool })).unwrap_err().code, Some("unsupported_parameter"));
 }
 
-/// Cases ag-020 and ag-021.
+/// A short default would cut a call in two; a demand is put to the model and told.
 #[test]
-fn formats_are_refused_never_ignored() {
-    for (kind, code) in [
-        ("json_schema", Some("unsupported_parameter")),
-        ("json_object", Some("unsupported_parameter")),
-        ("jsno_schema", None),
+fn tools_lift_the_default_limit_and_demands_are_told() {
+    let tool = json!([{"type": "function", "function": {"name": "f"}}]);
+    let ask = parse(json!({ "tools": tool, "tool_choice": "required" })).unwrap();
+    assert_eq!(ask.request.max_tokens, 32_768);
+    let Prompt::Chat { messages, .. } = &ask.request.prompt else {
+        panic!()
+    };
+    assert!(messages[0].content.contains("calling one of the functions"), "{messages:?}");
+    assert!(
+        ask.warnings.iter().any(|warning| warning.contains("not forced")),
+        "{:?}",
+        ask.warnings
+    );
+    let skipped = parse(json!({ "tools": [{"type": "web_search"}] })).unwrap();
+    assert!(skipped.warnings.iter().any(|warning| warning.contains("web_search")));
+}
+
+/// Case ag-020; ag-021 as far as this version goes: the schema is put to the model, and the reply says that it is not
+/// enforced.
+#[test]
+fn formats_are_asked_for_and_told_and_unknown_ones_refused() {
+    let error = parse(json!({"response_format": {"type": "jsno_schema"}})).unwrap_err();
+    assert_eq!((error.status.as_u16(), error.param.as_deref()), (400, Some("response_format")));
+    assert!(error.message.contains("jsno_schema"));
+    let schema = json!({"type": "object", "properties": {"ok": {"type": "boolean"}}});
+    for (format, said) in [
+        (json!({"type": "json_object"}), "one JSON object"),
+        (
+            json!({"type": "json_schema", "json_schema": {"name": "r", "schema": schema}}),
+            "\"ok\"",
+        ),
     ] {
-        let error = parse(json!({"response_format": {"type": kind}})).unwrap_err();
-        assert_eq!((error.status.as_u16(), error.code), (400, code), "{kind}");
-        assert!(error.message.contains(kind));
+        let ask = parse(json!({ "response_format": format })).unwrap();
+        let Prompt::Chat { messages, .. } = &ask.request.prompt else {
+            panic!()
+        };
+        assert!(messages[0].content.contains(said), "{messages:?}");
+        assert!(ask.warnings.iter().any(|warning| warning.contains("not forced")));
     }
-    assert!(parse(json!({"response_format": {"type": "text"}})).is_ok());
+    assert!(parse(json!({"response_format": {"type": "text"}})).unwrap().warnings.is_empty());
     assert!(parse(json!({"response_format": null})).is_ok());
 }
 
@@ -240,7 +286,7 @@ fn continuing_needs_an_assistant_turn_at_the_end() {
         assert_eq!(parse(more.clone()).unwrap_err().param.as_deref(), Some("continue_final_message"));
         let mut full = body(&more);
         full["messages"] = talk.clone();
-        assert!(options(&ChatRequest::parse(&full, &defaults()).unwrap()).continue_final_message);
+        assert!(options(&chat(&full, &defaults()).unwrap()).continue_final_message);
     }
 }
 
@@ -289,15 +335,13 @@ fn wrong_kinds_name_the_field() {
         (json!({"chat_template_kwargs": []}), "chat_template_kwargs"),
         (json!({"tools": {}}), "tools"),
         (json!({"tool_choice": 1}), "tool_choice"),
+        (json!({"parallel_tool_calls": "no"}), "parallel_tool_calls"),
     ] {
         let error = parse(more).unwrap_err();
         assert_eq!((error.status.as_u16(), error.param.as_deref()), (400, Some(param)));
     }
-    assert_eq!(ChatRequest::parse(&json!([]), &defaults()).unwrap_err().status.as_u16(), 400);
-    assert_eq!(
-        ChatRequest::parse(&json!({}), &defaults()).unwrap_err().param.as_deref(),
-        Some("messages")
-    );
+    assert_eq!(chat(&json!([]), &defaults()).unwrap_err().status.as_u16(), 400);
+    assert_eq!(chat(&json!({}), &defaults()).unwrap_err().param.as_deref(), Some("messages"));
 }
 
 fn anything() -> impl Strategy<Value = Value> {
@@ -389,7 +433,7 @@ proptest! {
         map.extend(fields.into_iter().map(|(name, value)| (name.to_owned(), value)));
         let talk = if good_talk { json!([{"role": "user", "content": "hi"}]) } else { talk };
         map.insert("messages".into(), talk);
-        match ChatRequest::parse(&Value::Object(map), &defaults()) {
+        match chat(&Value::Object(map), &defaults()) {
             Ok(chat) => {
                 let sampling = &chat.request.sampling;
                 prop_assert!((1..=32_768).contains(&chat.request.max_tokens));
@@ -414,7 +458,7 @@ proptest! {
     #[test]
     fn unknown_fields_never_fail(name in "[a-z_]{1,20}", value in anything()) {
         prop_assume!(!KNOWN.contains(&name.as_str()));
-        prop_assume!(!["continue_final_message", "add_generation_prompt", "ignore_eos", "return_token_ids", "thinking_budget"].contains(&name.as_str()));
+        prop_assume!(!["continue_final_message", "add_generation_prompt", "ignore_eos", "return_token_ids", "thinking_budget", "parallel_tool_calls"].contains(&name.as_str()));
         let mut more = Map::new();
         more.insert(name, value);
         prop_assert!(parse(Value::Object(more)).is_ok());

@@ -1,11 +1,11 @@
-//! OpenAI's own clients against the server. They are installed once, under `target/tmp/clients`, from the package
+//! OpenAI's and Anthropic's own clients against the server. They are installed once, under `target/tmp/clients`, from the package
 //! registries; where that is impossible the test fails and says what is missing.
 
 #![allow(clippy::unwrap_used)]
 
 use dspark_engine::hub::{self, Hub, Job};
 use dspark_protocol::{
-    EngineError, EngineHandle, LoadEvent, LoadRequest, Prompt,
+    EngineError, EngineHandle, LoadEvent, LoadRequest, Prompt, Role,
     double::{Script, start},
 };
 use dspark_serve::{ApiKey, ServeConfig, Server, ServerControl};
@@ -18,6 +18,10 @@ use std::{
 };
 
 const KEY: &str = "sk-test";
+
+/// What a model that thinks writes when it calls a tool.
+const CALL: &str =
+    "<think>Need it.</think>\n\nLooking.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>";
 
 /// One install at a time: tests run side by side.
 static INSTALL: Mutex<()> = Mutex::new(());
@@ -57,7 +61,7 @@ fn once(folder: &Path, wanted: &Path, install: impl FnOnce()) {
     fs::write(stamp, wanted).unwrap();
 }
 
-/// A Python with the `openai` package of `clients/requirements.txt`.
+/// A Python with the packages of `clients/requirements.txt`.
 fn python() -> PathBuf {
     let folder = place().join("python");
     let python = folder.join("bin/python");
@@ -71,7 +75,7 @@ fn python() -> PathBuf {
             Command::new(&python)
                 .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"])
                 .arg(&requirements),
-            "installing the OpenAI Python client (it needs the package registry)",
+            "installing the Python clients (it needs the package registry)",
         );
     });
     python
@@ -105,21 +109,25 @@ impl Drop for Running {
     }
 }
 
-/// Counts to a thousand, and fails when asked to.
+/// Counts to a thousand; fails, or calls a tool, when asked to.
 fn counting() -> Script {
     let words: Vec<String> = (1..=1000).map(|number| format!("n{number}")).collect();
     let text = words.join(" ") + " ";
     Script {
         answer: Arc::new(move |request| {
-            let Prompt::Chat { messages, .. } = &request.prompt else {
-                return Err(EngineError::BadRequest("chat only".into()));
+            let Prompt::Chat { messages, options } = &request.prompt else {
+                return Ok(text.clone());
             };
+            if let Some(result) = messages.last().filter(|last| last.role == Role::Tool) {
+                return Ok(format!("It is {}.", result.content));
+            }
             let words: usize = messages.iter().map(|message| message.content.split_whitespace().count()).sum();
             match messages.last().map(|last| last.content.as_str()) {
                 _ if words >= 8192 => Err(EngineError::ContextOverflow {
                     prompt: words,
                     window: 8192,
                 }),
+                Some("CALL") if !options.tools.is_empty() => Ok(CALL.into()),
                 Some("FAIL") => Err(EngineError::Compute("scripted".into())),
                 Some("FAIL LATE") => {
                     std::thread::sleep(Duration::from_millis(600));
@@ -151,14 +159,36 @@ fn the_python_client_is_at_home() {
         "the OpenAI Python client",
     );
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("16 checks passed"), "{said}");
+    assert!(said.contains("20 checks passed"), "{said}");
+}
+
+#[test]
+fn anthropics_python_client_is_at_home() {
+    let python = python();
+    let config = ServeConfig {
+        api_key: ApiKey::new(KEY),
+        ..ServeConfig::default()
+    };
+    let server = Running::new(config, start(counting()));
+    let output = run(
+        Command::new(python).arg(scripts().join("anthropic_client.py")).args([
+            "--base-url",
+            &server.0.url(),
+            "--api-key",
+            KEY,
+            "--scripted",
+        ]),
+        "the Anthropic Python client",
+    );
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("9 checks passed"), "{said}");
 }
 
 /// Needs Node.js; a machine without it has nothing to check here, and says so.
 #[test]
-fn the_javascript_client_is_at_home() {
+fn the_javascript_clients_are_at_home() {
     if Command::new("npm").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: Node.js is not installed, so OpenAI's JavaScript client was not run");
+        eprintln!("SKIPPED: Node.js is not installed, so the JavaScript clients were not run");
         return;
     }
     let folder = place().join("javascript");
@@ -169,18 +199,15 @@ fn the_javascript_client_is_at_home() {
             Command::new("npm")
                 .args(["install", "--silent", "--no-audit", "--no-fund"])
                 .current_dir(&folder),
-            "installing the OpenAI JavaScript client (it needs the package registry)",
+            "installing the JavaScript clients (it needs the package registry)",
         );
     });
-    fs::copy(scripts().join("openai_client.mjs"), folder.join("openai_client.mjs")).unwrap();
     let server = Running::new(ServeConfig::default(), start(counting()));
-    let output = run(
-        Command::new("node")
-            .args(["openai_client.mjs", &server.base_url()])
-            .current_dir(&folder),
-        "the OpenAI JavaScript client",
-    );
-    assert!(String::from_utf8_lossy(&output.stdout).contains("all checks passed"));
+    for (script, url) in [("openai_client.mjs", server.base_url()), ("anthropic_client.mjs", server.0.url())] {
+        fs::copy(scripts().join(script), folder.join(script)).unwrap();
+        let output = run(Command::new("node").args([script, &url]).current_dir(&folder), script);
+        assert!(String::from_utf8_lossy(&output.stdout).contains("all checks passed"));
+    }
 }
 
 /// The real engine with the starter model (98 MB, fetched once).
@@ -219,7 +246,15 @@ fn the_python_client_talks_to_the_starter_model() {
         "the OpenAI Python client against the starter model",
     );
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("15 checks passed"), "{said}");
+    assert!(said.contains("18 checks passed"), "{said}");
+    let output = run(
+        Command::new(self::python())
+            .arg(scripts().join("anthropic_client.py"))
+            .args(["--base-url", &server.0.url()]),
+        "the Anthropic Python client against the starter model",
+    );
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("7 checks passed"), "{said}");
     drop(server);
     engine.shutdown();
 }
