@@ -55,7 +55,7 @@ fn every_client_with_a_file_goes_there_and_back() {
         let places = places(home.path());
         assert_eq!(inspect(client, &serving(), &places), State::NotSetUp, "{}", client.id);
         let plan = plan(client, &serving(), &places).unwrap();
-        assert!(plan.changes() && plan.diff(None).contains("+"), "{}", client.id);
+        assert!(plan.changes() && plan.diff(None).contains('+'), "{}", client.id);
         apply(&plan, &places).unwrap();
         assert_eq!(inspect(client, &serving(), &places), State::Current, "{}", client.id);
         assert_eq!(files(home.path()).len(), 1, "one file, and no leftovers: {}", client.id);

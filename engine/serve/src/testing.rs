@@ -119,7 +119,9 @@ pub(crate) fn turn() -> Vec<Piece> {
 
 pub(crate) fn outcome(pieces: Vec<Piece>, finish: Finish) -> Outcome {
     let mut answer = Answer::default();
-    pieces.into_iter().for_each(|piece| answer.add(piece));
+    for piece in pieces {
+        answer.add(piece);
+    }
     Outcome {
         answer,
         closing: closing(finish),
@@ -166,7 +168,7 @@ pub(crate) fn readable(text: &str) -> String {
             seen.len() - 1
         });
         out.push_str(&rest[..start]);
-        out.push_str(&format!("#{}", number + 1));
+        out = out + "#" + &(number + 1).to_string();
         rest = &rest[start + hex..];
     }
     out + rest

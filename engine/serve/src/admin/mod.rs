@@ -61,7 +61,8 @@ impl Admin {
         self.lock().cancel.is_some()
     }
 
-    /// Stops the load under way; says what of.
+    /// Stops the load under way, if there is one; says which download it was in, if it was in one.
+    #[allow(clippy::option_option)]
     pub(crate) fn cancel(&self) -> Option<Option<String>> {
         let inner = self.lock();
         let cancel = inner.cancel.as_ref()?;

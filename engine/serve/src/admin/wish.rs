@@ -20,6 +20,7 @@ const WINDOWS: std::ops::RangeInclusive<i64> = 1024..=10_000_000;
 pub(crate) struct Wish {
     pub(crate) load: LoadWish,
     /// `Some(None)` resets.
+    #[allow(clippy::option_option)]
     context_window: Option<Option<usize>>,
     enable_thinking: Option<bool>,
     reasoning_effort: Option<String>,

@@ -72,7 +72,7 @@ impl Reader<'_> {
                 self.call(id, "local_shell".into(), action);
             }
             "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" => {
-                let content = self.output(fields.get("output"));
+                let content = Self::output(fields.get("output"));
                 self.turns.push(Message {
                     role: Role::Tool,
                     content,
@@ -163,20 +163,21 @@ impl Reader<'_> {
     }
 
     /// Text, or parts of it. A picture is noted, so that the result does not look empty.
-    fn output(&self, value: Option<&Value>) -> String {
+    fn output(value: Option<&Value>) -> String {
         match value {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(text)) => text.clone(),
             Some(Value::Array(parts)) => {
                 let part = |part: &Value| match part {
                     Value::String(text) => Some(text.clone()),
-                    part => match part.get("text").and_then(Value::as_str) {
-                        Some(text) => Some(text.to_owned()),
-                        None => {
+                    part => {
+                        if let Some(text) = part.get("text").and_then(Value::as_str) {
+                            Some(text.to_owned())
+                        } else {
                             let kind: String = part.get("type")?.as_str()?.chars().take(60).collect();
                             Some(format!("[{kind}: not shown, this model reads text only]"))
                         }
-                    },
+                    }
                 };
                 parts.iter().filter_map(part).collect::<Vec<_>>().join("\n")
             }
