@@ -41,8 +41,7 @@ fn rows(a: &Array, from: i32, to: i32) -> Array {
     a.try_index((.., from..to, ..)).unwrap()
 }
 
-/// How exact a result of this type can be. Quantized weights of 2, 4 and 8 bits meet activations rounded to 2^-16 of the largest of their
-/// 32 neighbours: see [`product_limit`].
+/// How exact a result of this type can be.
 fn limit(kind: Dtype) -> f64 {
     match kind {
         Dtype::Float32 => 5e-6,
@@ -51,13 +50,10 @@ fn limit(kind: Dtype) -> f64 {
     }
 }
 
-/// The same for a product: against the largest of a result, few results may all be small.
+/// The same for a product. `MLX_CPU_ACTIVATIONS=i16` rounds the activations of quantized weights to 2^-16 of the largest of 32 neighbours.
 fn product_limit(kind: Dtype, bits: i32) -> f64 {
-    if [2, 4, 8].contains(&bits) {
-        limit(kind).max(4e-5)
-    } else {
-        limit(kind)
-    }
+    let whole = bits != 0 && std::env::var("MLX_CPU_ACTIVATIONS").is_ok_and(|kind| kind == "i16");
+    limit(kind).max(if whole { 4e-5 } else { 0.0 })
 }
 
 /// The weights of a layer and what they stand for, `[n, k]`.

@@ -35,11 +35,9 @@ pub(crate) trait Format {
     }
 }
 
-/// MLX's affine quantization in fields of 2, 4 or 8 bits, as f32: for NEON, and to test its kernels elsewhere. A chunk is eight words; vector `i` holds field `i` of each.
-#[cfg(any(test, target_arch = "aarch64"))]
+/// MLX's affine quantization in fields of 2, 4 or 8 bits. A chunk is eight words; vector `i` holds field `i` of each.
 pub(crate) struct Affine<const BITS: usize, const GROUP: usize>;
 
-#[cfg(any(test, target_arch = "aarch64"))]
 impl<const BITS: usize, const GROUP: usize> Format for Affine<BITS, GROUP> {
     const GROUP: usize = GROUP;
     type Raw<V: Simd> = V::Raw;

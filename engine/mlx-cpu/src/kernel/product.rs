@@ -5,7 +5,7 @@ use super::quantized;
 use super::{
     elementwise::{norm_row, swiglu_row},
     entry::{Call, Outcome, Rows, dense, entry, float, shape},
-    format::{Bf16, F16, F32},
+    format::{Affine, Bf16, F16, F32},
     linear::{Product, product},
     simd::{Float, Isa},
 };
@@ -68,6 +68,7 @@ fn pitch(view: &View, size: usize) -> Result<usize, String> {
     Ok(if n > 1 { view.strides[0] } else { k } as usize * size)
 }
 
+/// Inputs x, w, and what [`Layer`] says.
 unsafe fn run(call: &Call) -> Outcome {
     let (layer, isa) = (Layer::from_params(call.params), Isa::detect());
     let mut inputs = call.inputs.iter();
@@ -162,22 +163,18 @@ unsafe fn run(call: &Call) -> Outcome {
     Ok(())
 }
 
-/// In whole numbers of sixteen bits, which x86 multiplies twice as fast as f32.
-#[cfg(not(target_arch = "aarch64"))]
+/// Quantized weights, which meet x in f32; or in whole numbers of sixteen bits, where that was asked for.
 unsafe fn affine(isa: Isa, p: &Product, bits: i64, group: i64) -> Outcome {
-    match (bits, group) {
-        (2, 32 | 64 | 128) => quantized::product::<2>(isa, p, group as usize),
-        (4, 32 | 64 | 128) => quantized::product::<4>(isa, p, group as usize),
-        (8, 32 | 64 | 128) => quantized::product::<8>(isa, p, group as usize),
-        _ => return Err(format!("no kernel for {bits} bits in groups of {group}")),
+    #[cfg(not(target_arch = "aarch64"))]
+    if quantized::wanted() {
+        match (bits, group) {
+            (2, 32 | 64 | 128) => quantized::product::<2>(isa, p, group as usize),
+            (4, 32 | 64 | 128) => quantized::product::<4>(isa, p, group as usize),
+            (8, 32 | 64 | 128) => quantized::product::<8>(isa, p, group as usize),
+            _ => return Err(format!("no kernel for {bits} bits in groups of {group}")),
+        }
+        return Ok(());
     }
-    Ok(())
-}
-
-/// In f32: NEON multiplies that as fast as whole numbers of sixteen bits.
-#[cfg(target_arch = "aarch64")]
-unsafe fn affine(isa: Isa, p: &Product, bits: i64, group: i64) -> Outcome {
-    use super::format::Affine;
     match (bits, group) {
         (2, 32) => product::<Affine<2, 32>>(isa, isa, p),
         (2, 64) => product::<Affine<2, 64>>(isa, isa, p),

@@ -44,10 +44,8 @@ pub(crate) trait Simd: Copy {
     /// 2 * LANES bf16, as the even and the odd ones.
     unsafe fn bhalf_pairs(p: *const u16) -> [Self::F; 2];
 
-    #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
     unsafe fn raw(p: *const u8) -> Self::Raw;
     /// Field `i` of each word as a float, times `2^(BITS * i)` unless it is the last: a mask or a shift, and a conversion.
-    #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
     unsafe fn field<const BITS: usize>(raw: Self::Raw, i: usize) -> Self::F;
     /// For each of the eight words of chunk `c` of a row, the value of its group, where `run` words share one.
     unsafe fn spread(p: *const f32, run: usize, c: usize) -> Self::F;
