@@ -13,7 +13,8 @@ use egui::{Ui, vec2};
 pub fn show(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
     let theme = Theme::of(ui);
     ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
-    ui.add_space(44.0);
+    // A low window needs the room below, between the checks and the composer.
+    ui.add_space(if height < 560.0 { 24.0 } else { 44.0 });
     let here = if cfg!(target_os = "macos") { "this Mac" } else { "this machine" };
     ui.label(Type::TITLE.rich(format!("Pick a model for {here}"), theme.t1));
     ui.add_space(4.0);
