@@ -140,11 +140,14 @@ fn a_full_window_is_told_with_what_can_be_done() {
     send(&mut test, &"word ".repeat(5000));
     idle(&mut test);
     until(&mut test, "the count", |window| window.state.chat.draft.tokens.is_some());
-    send(&mut test, &"more ".repeat(4000));
+    test.get_by_label("Message").focus();
+    test.run_steps(2);
+    test.get_by_label("Message").type_text(&"more ".repeat(4000));
     until(&mut test, "the meter", |window| {
         window.state.fill() == dspark_window::state::Fill::Over
     });
-    test.run_steps(2);
+    test.key_press(Key::Enter);
+    test.run_steps(3);
     assert_eq!(window(&test).state.turns(), 1, "it was not sent");
     test.get_by_label_contains("Too long by ");
     assert!(test.query_by_label("Leave out the oldest turn").is_none(), "there is only one");
