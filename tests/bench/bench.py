@@ -241,7 +241,7 @@ def chip():
 def main():
     parts = ["decoding", "kernels", "start", "window"]
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--home", type=Path, default=ROOT / "target/bench", help="where the peers are installed")
+    parser.add_argument("--home", type=lambda text: Path(text).resolve(), default=ROOT / "target/bench", help="where the peers are installed")
     parser.add_argument("--only", default=",".join(parts), help="parts to run, separated by commas (all)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=64)
