@@ -357,11 +357,11 @@ async fn text_completions_are_raw() {
         .filter_map(|(_, chunk)| chunk["choices"][0]["text"].as_str())
         .collect();
     assert_eq!(said, "<think>one</think> two three");
-    let (_, error) = post(&app, "/v1/completions", &json!({"prompt": "x", "suffix": "y"})).await;
-    assert_eq!(
-        (&error["error"]["param"], &error["error"]["code"]),
-        (&json!("suffix"), &json!("unsupported_parameter"))
-    );
+    // To the double every mark is one token, as it is to a model that was trained to fill in.
+    let (status, _) = post(&app, "/v1/completions", &json!({"prompt": "x", "suffix": "y"})).await;
+    assert_eq!(status, 200);
+    let filled = Prompt::Text("<|fim_prefix|>x<|fim_suffix|>y<|fim_middle|>".into());
+    assert_eq!(seen.lock().unwrap().take().unwrap().prompt, filled);
 }
 
 /// Case ag-013, and conformance test 11.

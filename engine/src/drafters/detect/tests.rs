@@ -301,10 +301,6 @@ fn refusals_name_their_reason() {
             "bidirectional block",
         ),
         (
-            with(dflash(), json!({"dspine_config": {"transfer_rank": 65}})),
-            "transfer rank of 65",
-        ),
-        (
             json!({"architectures": ["DeepseekV4"], "dspark_block": 3}),
             "drafter embedded in it",
         ),
