@@ -33,7 +33,9 @@ class Checks:
         self.model = None
 
     def ask(self, messages=PROMPT, **options):
-        options = {"model": self.model, "max_tokens": 24, "temperature": 0} | options
+        # Newer versions of the client have no parameter for the temperature any more; the field is still read.
+        options = {"model": self.model, "max_tokens": 24} | options
+        options["extra_body"] = {"temperature": 0} | options.get("extra_body", {})
         reply = self.client.messages.create(messages=messages, **options)
         if isinstance(reply, Message):
             # Parsing is lenient; validating is not.
@@ -58,7 +60,7 @@ class Checks:
 
     def stream(self):
         whole = self.ask().content[0].text
-        with self.client.messages.stream(model=self.model, max_tokens=24, temperature=0, messages=PROMPT) as stream:
+        with self.client.messages.stream(model=self.model, max_tokens=24, messages=PROMPT, extra_body={"temperature": 0}) as stream:
             text = "".join(stream.text_stream)
             final = stream.get_final_message()
         assert text == whole == final.content[0].text, (text, whole)
