@@ -20,6 +20,8 @@ const SHOWN: usize = 80;
 /// Tokens that a prompt may be short of full reuse: the end of a turn is written anew, and one token is always computed.
 const SLACK: usize = 64;
 
+const OPTIONS: &str = "the template's options";
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Part {
     label: String,
@@ -101,7 +103,8 @@ fn shared(a: &Parts, b: &Parts) -> usize {
     let mut sum = 0;
     for (a, b) in a.iter().zip(b) {
         if a == b {
-            sum += a.text.len() + 1;
+            // Options are alike in conversations that have nothing else in common.
+            sum += if a.label == OPTIONS { 0 } else { a.text.len() };
             continue;
         }
         if a.label == b.label {
@@ -181,7 +184,7 @@ fn parts(prompt: &Prompt) -> Parts {
         Prompt::Text(text) => vec![part("the prompt", text.as_str())],
         Prompt::Tokens(ids) => vec![part("the prompt", format!("{ids:?}"))],
         Prompt::Chat { messages, options } => {
-            let mut parts = vec![part("the tools", tools(options)), part("the template's options", flags(options))];
+            let mut parts = vec![part("the tools", tools(options)), part(OPTIONS, flags(options))];
             parts.extend(messages.iter().enumerate().map(|(index, message)| turn(index, message)));
             parts
         }
@@ -265,6 +268,7 @@ mod tests {
         let talk = |text: &str, last: &str| chat(vec![Message::system(text), Message::user(last)]);
         ledger.compare(&talk("You write titles.", "a"));
         ledger.compare(&talk("You write code.", "b"));
+        assert_eq!(ledger.compare(&talk("Be brief.", "x")).relation, Relation::New, "nothing in common");
         let receipt = ledger.compare(&talk("You write code.", "c"));
         assert_eq!(receipt.differs.unwrap().label, "message 2 (user)");
     }
