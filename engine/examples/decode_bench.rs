@@ -12,7 +12,7 @@
 use dspark_engine::{
     EngineOptions,
     hub::Hub,
-    protocol::{EngineHandle, EngineState, Event, LoadEvent, LoadRequest, Prompt, Request, Sampling, Summary},
+    protocol::{EngineHandle, EngineState, Event, LoadEvent, LoadRequest, Mode, Prompt, Request, Sampling, Summary},
     start,
 };
 use serde_json::{Map, Value, json};
@@ -157,6 +157,8 @@ fn run(engine: &EngineHandle, ids: Vec<u32>, tokens: usize, temperature: f32) ->
             seed: Some(1),
             ..Sampling::default()
         },
+        // Plain decoding: what speculation adds is `mlx-dspark benchmark`'s question.
+        mode: Mode::Baseline,
         ignore_eos: true,
         ..Request::chat("bench", Vec::new(), tokens)
     };
