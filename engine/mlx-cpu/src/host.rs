@@ -62,6 +62,12 @@ pub fn force_stock(stock: bool) {
     STOCK.store(stock, Relaxed);
 }
 
+/// Multiply quantized weights with activations in f32, instead of in whole numbers of sixteen bits where those are faster: for
+/// comparisons with f32 references, and for bisecting a doubt. `MLX_CPU_ACTIVATIONS=f32` does the same for a whole process.
+pub fn exact_products(exact: bool) {
+    crate::kernel::EXACT.store(exact, Relaxed);
+}
+
 /// Kernels apply: a CPU device, and nobody forced the stock operations.
 pub(crate) fn ours() -> bool {
     backend() == Backend::Cpu && !STOCK.load(Relaxed)

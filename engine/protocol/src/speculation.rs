@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 #[serde(rename_all = "lowercase")]
 pub enum Cap {
     /// The best for this machine and pair at the acceptance that is usual, adjusted for the prompt's length.
-    #[default]
     Derived,
     /// Follows the acceptance of the text at hand; steps aside where plain decoding is faster.
+    #[default]
     Auto,
     /// Always this many, at least one.
     Fixed(usize),

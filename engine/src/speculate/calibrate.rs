@@ -7,7 +7,7 @@ use crate::{
     target::Target,
 };
 use dspark_protocol::{Curves, LoadRequest, MachineInfo};
-use dspark_speculate::calibration::{CurveFile, Key, Probe, Schedule, measure, median};
+use dspark_speculate::calibration::{CurveFile, Key, Probe, Schedule, measure, median, steady};
 use mlx_rs::error::Exception;
 use std::{
     path::PathBuf,
@@ -37,6 +37,8 @@ const LOOKUP: usize = 15;
 /// Rows at which a tree is compared with a chain, and timings of each.
 const TREE_ROWS: usize = 8;
 const TREE_TIMINGS: usize = 5;
+/// Timings that show whether the machine was busy.
+const STEADY_TIMINGS: usize = 9;
 
 impl Calibration {
     /// The curves of a pair: kept ones, or measured now. `starting` hears that something will be measured. `None` where
@@ -63,14 +65,16 @@ impl Calibration {
             return Some(curves);
         }
         starting();
-        let curves = match run(target, drafter, &schedule) {
-            Ok(curves) => curves,
+        let (curves, steady) = match run(target, drafter, &schedule) {
+            Ok(measured) => measured,
             Err(error) => {
                 tracing::warn!(error = error.what(), "this machine could not be measured for speculation");
                 return None;
             }
         };
-        if let Some(Err(error)) = file.map(|file| file.put(&key, &curves)) {
+        if !steady {
+            tracing::info!("the machine was busy while it was measured for speculation: the next load measures again");
+        } else if let Some(Err(error)) = file.map(|file| file.put(&key, &curves)) {
             tracing::warn!(%error, "calibration");
         }
         Some(curves)
@@ -103,11 +107,12 @@ fn key(request: &LoadRequest, drafter: Option<&Drafter>, machine: &MachineInfo, 
         drafter: drafter.map(|path| path.to_string_lossy().into_owned()),
         context,
         kv_bits: None,
-        kernels: [format!("{}-{}-{}", machine.backend, mlx_cpu::instruction_set(), mlx_cpu::threads())].into(),
+        kernels: [format!("{}-{}-{}", machine.backend, mlx_cpu::kernels(), mlx_cpu::threads())].into(),
     }
 }
 
-fn run(target: &dyn Target, drafter: Option<&Drafter>, schedule: &Schedule) -> Result<Curves, Exception> {
+/// The curves, and whether the machine was steady meanwhile.
+fn run(target: &dyn Target, drafter: Option<&Drafter>, schedule: &Schedule) -> Result<(Curves, bool), Exception> {
     let mut shallow = Bench::new(target, drafter, schedule.context)?;
     let mut deep: Option<Bench<'_>> = None;
     let ms = |took: Duration| took.as_secs_f64() * 1e3;
@@ -127,7 +132,11 @@ fn run(target: &dyn Target, drafter: Option<&Drafter>, schedule: &Schedule) -> R
     })?;
     curves.tree = tree(&mut shallow).ok();
     curves.measured_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    Ok(curves)
+    let again = (0..STEADY_TIMINGS)
+        .map(|_| shallow.plain().map(ms))
+        .collect::<Result<Vec<_>, _>>()?;
+    let steady = curves.verify.get(&1).is_some_and(|before| steady(*before, &again));
+    Ok((curves, steady))
 }
 
 /// What a tree costs, times a chain of as many rows; an error where this target takes none.

@@ -32,3 +32,6 @@ pub(crate) mod step;
 mod tiles;
 
 pub(crate) use pool::threads;
+
+/// Quantized weights meet f32 activations, whatever else is set.
+pub(crate) static EXACT: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);

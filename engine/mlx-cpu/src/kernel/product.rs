@@ -163,10 +163,19 @@ unsafe fn run(call: &Call) -> Outcome {
     Ok(())
 }
 
-/// Quantized weights, which meet x in f32; or in whole numbers of sixteen bits, where that was asked for.
+/// What quantized weights meet: `i16` or `f32`.
+pub(crate) fn activations() -> &'static str {
+    #[cfg(not(target_arch = "aarch64"))]
+    if quantized::wanted(Isa::detect()) {
+        return "i16";
+    }
+    "f32"
+}
+
+/// Quantized weights, which meet x in whole numbers of sixteen bits where that is faster, else in f32.
 unsafe fn affine(isa: Isa, p: &Product, bits: i64, group: i64) -> Outcome {
     #[cfg(not(target_arch = "aarch64"))]
-    if quantized::wanted() {
+    if quantized::wanted(isa) {
         match (bits, group) {
             (2, 32 | 64 | 128) => quantized::product::<2>(isa, p, group as usize),
             (4, 32 | 64 | 128) => quantized::product::<4>(isa, p, group as usize),

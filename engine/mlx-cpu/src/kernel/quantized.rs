@@ -1,11 +1,12 @@
 //! `y = x Wᵀ` for quantized weights in whole numbers.
 //!
 //! Each run of 32 activations becomes whole numbers of sixteen bits and a scale of its own; weights stay the bytes or parts of bytes that
-//! they are. On x86 that multiplies twice as fast as f32, and rounds: `MLX_CPU_ACTIVATIONS=i16` asks for it. Products are summed exactly within a run, then meet both scales in f32. So the result is that of the exact weights and of
+//! they are. On x86 that multiplies twice as fast as f32, and rounds. Products are summed exactly within a run, then meet both scales in f32. So the result is that of the exact weights and of
 //! activations rounded to `2^-16` of the largest in their run; f32 sums over runs follow, in one order, whatever rows ride along. A run
 //! that holds something infinite or not a number makes its row's results not a number.
 
 use super::{
+    EXACT,
     linear::Product,
     pool,
     simd::{
@@ -14,12 +15,20 @@ use super::{
     },
     tiles::{Compiled, SCALED},
 };
-use std::{cell::RefCell, sync::OnceLock};
+use std::{
+    cell::RefCell,
+    sync::{OnceLock, atomic::Ordering::Relaxed},
+};
 
-/// The user prefers speed to f32's exactness.
-pub(super) fn wanted() -> bool {
-    static WANTED: OnceLock<bool> = OnceLock::new();
-    *WANTED.get_or_init(|| std::env::var("MLX_CPU_ACTIVATIONS").is_ok_and(|kind| kind == "i16"))
+/// Whole numbers are used: where they are faster, unless f32's exactness was asked for.
+pub(super) fn wanted(isa: Isa) -> bool {
+    static ASKED: OnceLock<Option<bool>> = OnceLock::new();
+    let asked = *ASKED.get_or_init(|| match std::env::var("MLX_CPU_ACTIVATIONS").as_deref() {
+        Ok("i16") => Some(true),
+        Ok("f32") => Some(false),
+        _ => None,
+    });
+    !EXACT.load(Relaxed) && asked.unwrap_or(isa != Isa::Portable)
 }
 
 /// The largest whole number: its high and its low byte fit in seven bits and a sign.

@@ -154,7 +154,7 @@ fn share(fields: &mut Fields<'_>, name: &'static str, most: f64) -> Result<Optio
 /// An integer or `auto`. 0 and below mean the full block where the drafter is a block one, and 1 elsewhere.
 fn cap(fields: &mut Fields<'_>, mode: Mode) -> Result<Cap, ApiError> {
     match fields.get("max_draft") {
-        None => Ok(Cap::Derived),
+        None => Ok(Cap::default()),
         Some(Value::String(word)) if word == "auto" => Ok(Cap::Auto),
         Some(value) => match value.is_number().then(|| integer(value)).flatten() {
             Some(..=0) if mode == Mode::Dflash => Ok(Cap::Full),

@@ -6,4 +6,4 @@ mod file;
 mod schedule;
 
 pub use file::{CurveFile, CurveFileError, Key};
-pub use schedule::{Probe, Schedule, measure, median, monotone};
+pub use schedule::{Probe, Schedule, measure, median, monotone, steady};

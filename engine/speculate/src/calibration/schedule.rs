@@ -238,6 +238,14 @@ pub fn median(samples: &[f64]) -> Option<f64> {
     (n > 0).then(|| f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]))
 }
 
+/// Whether timings of one thing, taken after it was measured as `before`, say that the machine was left alone meanwhile: they are close
+/// to each other and to it. What a busy machine measures is good enough for now and not worth keeping.
+pub fn steady(before: f64, again: &[f64]) -> bool {
+    const NEAR: f64 = 1.3;
+    let least = again.iter().copied().fold(f64::INFINITY, f64::min);
+    median(again).is_some_and(|typical| typical <= NEAR * least && before <= NEAR * typical && typical <= NEAR * before)
+}
+
 /// The nearest curve (least squares) that never falls: pool adjacent violators. More rows can be no cheaper, since
 /// fewer could be padded to as many; what falls is noise.
 pub fn monotone(curve: &mut BTreeMap<usize, f64>) {

@@ -145,3 +145,13 @@ proptest! {
         prop_assert_eq!(rising, before);
     }
 }
+
+#[test]
+fn what_a_busy_machine_measured_is_told_apart() {
+    assert!(steady(10.0, &[10.1, 9.8, 10.4, 30.0, 9.9]));
+    // Timings are apart, or all of them are far from what was measured before.
+    assert!(!steady(10.0, &[10.0, 28.0, 15.0, 22.0, 9.0]));
+    assert!(!steady(28.0, &[10.0, 10.1, 9.9]));
+    assert!(!steady(5.0, &[10.0, 10.1, 9.9]));
+    assert!(!steady(10.0, &[]));
+}
