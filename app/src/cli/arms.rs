@@ -22,11 +22,11 @@ struct Texts {
 /// The prompts given, or else those of a shipped file.
 pub(super) fn texts(given: &[String], shipped: &str) -> Outcome<Vec<Text>> {
     if !given.is_empty() {
-        let own = |text: &String| Text {
-            kind: "prompt".into(),
+        let own = |(at, text): (usize, &String)| Text {
+            kind: format!("prompt {}", at + 1),
             text: text.clone(),
         };
-        return Ok(given.iter().map(own).collect());
+        return Ok(given.iter().enumerate().map(own).collect());
     }
     let all: Texts = toml::from_str(shipped).map_err(|error| Failure::new(super::exit::FAILED, error))?;
     Ok(all.prompt)

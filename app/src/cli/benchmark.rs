@@ -25,7 +25,7 @@ struct Trial {
     accept: f64,
 }
 
-/// What one arm came to on one prompt: medians.
+/// What one arm came to on the prompts of one kind: medians over prompts and turns.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cell {
     pub(super) end_to_end: f64,
@@ -45,7 +45,7 @@ pub(super) struct Report {
     /// Why an arm was something else than asked.
     reasons: Vec<Option<String>>,
     pub(super) kinds: Vec<String>,
-    /// By arm, by prompt.
+    /// By arm, by kind.
     pub(super) cells: Vec<Vec<Cell>>,
 }
 
@@ -123,19 +123,35 @@ async fn measure(session: &engine::Session, all: &[Arm], texts: &[Text], args: &
             output.note(format!("turn {} of {}: {}", trial + 1, args.trials.max(1), text.kind));
         }
     }
+    let kinds = kinds(texts);
     let cells = (0..all.len())
         .map(|arm| {
-            (0..texts.len())
-                .map(|at| cell(&trials[arm][at], &trials[0][at], same[arm][at]))
+            (kinds.iter())
+                .map(|(_, prompts)| {
+                    let of = |arm: usize| prompts.iter().flat_map(|at| &trials[arm][*at]).cloned().collect::<Vec<_>>();
+                    cell(&of(arm), &of(0), prompts.iter().all(|at| same[arm][*at]))
+                })
                 .collect()
         })
         .collect();
     Ok(Report {
         arms: all.iter().map(|arm| arm.name.clone()).collect(),
         reasons,
-        kinds: texts.iter().map(|text| text.kind.clone()).collect(),
+        kinds: kinds.into_iter().map(|(kind, _)| kind).collect(),
         cells,
     })
+}
+
+/// The kinds of text, in the order in which they come, and the prompts of each.
+fn kinds(texts: &[Text]) -> Vec<(String, Vec<usize>)> {
+    let mut kinds: Vec<(String, Vec<usize>)> = Vec::new();
+    for (at, text) in texts.iter().enumerate() {
+        match kinds.iter_mut().find(|(kind, _)| *kind == text.kind) {
+            Some((_, prompts)) => prompts.push(at),
+            None => kinds.push((text.kind.clone(), vec![at])),
+        }
+    }
+    kinds
 }
 
 fn cell(trials: &[Trial], plain: &[Trial], same: bool) -> Cell {
@@ -244,7 +260,7 @@ fn object(report: &Report, session: &engine::Session) -> Value {
                 "tok_cpu_s": all(|cell| cell.cpu),
                 "accept": all(|cell| cell.accept),
                 "speedup": all(|cell| cell.ratio),
-                "per_prompt": per,
+                "per_kind": per,
             })
         })
         .collect();
@@ -259,4 +275,39 @@ fn object(report: &Report, session: &engine::Session) -> Value {
         "speculation": snapshot.speculation,
         "runs": runs,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_of_a_kind_count_together() {
+        let text = |kind: &str| Text {
+            kind: kind.into(),
+            text: String::new(),
+        };
+        let found = kinds(&[text("chat"), text("list"), text("chat")]);
+        assert_eq!(found, [("chat".to_owned(), vec![0, 2]), ("list".to_owned(), vec![1])]);
+        let trial = |decode: f64| Trial {
+            decode,
+            cpu: decode,
+            ..Trial::default()
+        };
+        // Each against plain decoding of its own prompt and turn.
+        let cell = cell(
+            &[trial(20.0), trial(60.0), trial(30.0)],
+            &[trial(10.0), trial(20.0), trial(30.0)],
+            true,
+        );
+        assert!((cell.ratio - 2.0).abs() < 1e-9 && (cell.decode - 30.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_shipped_prompts_hold_several_of_the_common_kinds() {
+        let texts = arms::texts(&[], PROMPTS).unwrap();
+        for (kind, prompts) in kinds(&texts) {
+            assert!(prompts.len() >= if kind == "copy" { 1 } else { 3 }, "{kind}");
+        }
+    }
 }
