@@ -25,6 +25,7 @@ pub(crate) struct Wish {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MaxDraft {
     Auto,
+    Derived,
     Full,
     Number(i64),
 }
@@ -34,6 +35,7 @@ impl MaxDraft {
     fn cap(self, kind: Option<DrafterKind>) -> Cap {
         match self {
             Self::Auto => Cap::Auto,
+            Self::Derived => Cap::Derived,
             Self::Full => Cap::Full,
             Self::Number(n) => match usize::try_from(n) {
                 Ok(n) if n > 0 => Cap::Fixed(n),

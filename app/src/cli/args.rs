@@ -149,9 +149,9 @@ pub(super) struct PairArgs {
 /// How drafts are made and checked. None of it changes the text.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct RoundArgs {
-    /// Drafts of a round: a number, `auto` (follows how many are taken, and steps aside where none pay) or `full` (all
-    /// that the drafter gives). Left out, it comes from what this machine was measured at.
-    #[arg(long, value_name = "N|auto|full", allow_hyphen_values = true, value_parser = max_draft)]
+    /// Drafts of a round: a number, `auto` (follows how many are taken, and steps aside where none pay), `derived` (what is
+    /// best on this machine for usual text) or `full` (all that the drafter gives). [default: auto]
+    #[arg(long, value_name = "N|auto|derived|full", allow_hyphen_values = true, value_parser = max_draft)]
     pub(super) max_draft: Option<MaxDraft>,
     /// Second guesses beside the drafts, greedy decoding only: where they cost nothing (`auto`), always (`on`), this many
     /// nodes (a number) or never (`off`).
@@ -273,11 +273,12 @@ fn drafter_bits(text: &str) -> Result<u8, String> {
 fn max_draft(text: &str) -> Result<MaxDraft, String> {
     match text {
         "auto" => Ok(MaxDraft::Auto),
+        "derived" => Ok(MaxDraft::Derived),
         "full" => Ok(MaxDraft::Full),
         number => number
             .parse()
             .map(MaxDraft::Number)
-            .map_err(|_| "must be a whole number, `auto` or `full`".into()),
+            .map_err(|_| "must be a whole number, `auto`, `derived` or `full`".into()),
     }
 }
 

@@ -96,7 +96,7 @@ fn speculation_is_said_in_words_and_numbers() {
         );
     }
     for (flag, value, wanted) in [
-        ("--max-draft", "many", "`auto` or `full`"),
+        ("--max-draft", "many", "`derived` or `full`"),
         ("--tree", "0", "1 to 256"),
         ("--tree", "yes", "`on`, `off`"),
         ("--confidence", "2", "0 to 1"),

@@ -181,7 +181,7 @@ fn discarding_and_undoing_leave_nothing_to_apply() {
     update(&mut state, Msg::Decoding(DecodingMsg::Discard));
     assert_eq!(state.edited_decoding(), &Decoding::default());
     edit(&mut state, |edited| edited.cap = Cap::Full);
-    edit(&mut state, |edited| edited.cap = Cap::Derived);
+    edit(&mut state, |edited| edited.cap = Cap::default());
     assert!(state.decoding.is_none(), "back where it was");
     assert!(update(&mut state, Msg::Decoding(DecodingMsg::Apply)).is_empty());
 }

@@ -139,11 +139,11 @@ fn cap(ui: &mut Ui, state: &State, edited: &mut Decoding) {
         most = most.max(cap);
     }
     SettingsRow::new("Draft cap")
-        .detail("How many tokens a round may guess. Derived is the best for this machine; Auto follows the text")
+        .detail("Tokens a round may guess. Auto follows the text; Derived is best for usual text")
         .reload()
         .show(ui, |ui| {
             let numbers: Vec<String> = (1..=most).map(|cap| cap.to_string()).collect();
-            let mut choices = vec![(Cap::Derived, "Derived"), (Cap::Auto, "Auto"), (Cap::Full, "Full block")];
+            let mut choices = vec![(Cap::Auto, "Auto"), (Cap::Derived, "Derived"), (Cap::Full, "Full block")];
             choices.extend(numbers.iter().enumerate().map(|(at, text)| (Cap::Fixed(at + 1), text.as_str())));
             select(ui, "Draft cap", &mut edited.cap, &choices, 150.0);
         });
