@@ -18,6 +18,7 @@
 
 mod error;
 mod group;
+pub mod import;
 mod model;
 mod open;
 mod read;

@@ -94,11 +94,16 @@ impl Store {
 
     /// [`Store::create_session`] under an id from [`Store::next_ids`].
     pub fn insert_session(&self, id: i64, title: impl Into<String>) {
+        self.insert_session_at(id, title, now());
+    }
+
+    /// [`Store::insert_session`] for a chat that began elsewhere, at another time.
+    pub fn insert_session_at(&self, id: i64, title: impl Into<String>, at: Millis) {
         self.0.next_session.fetch_max(id + 1, Ordering::Relaxed);
         self.write(Write::CreateSession {
             id,
             title: clean(title.into()),
-            at: now(),
+            at,
         });
     }
 
