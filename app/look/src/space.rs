@@ -20,6 +20,8 @@ pub const RAIL: f32 = 76.0;
 pub const SUBNAV: f32 = 180.0;
 pub const SETTINGS: f32 = 752.0;
 pub const TOAST: f32 = 372.0;
+/// The reload bar with the room below it.
+pub const RELOAD_BAR: f32 = 66.0;
 pub const PALETTE: f32 = 640.0;
 /// Widest user message.
 pub const USER_MESSAGE: f32 = 560.0;

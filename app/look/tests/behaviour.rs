@@ -479,7 +479,7 @@ fn toasts_leave_after_six_seconds_and_errors_stay() {
     );
 
     let mut h = harness(Shot::DARK, (toasts, None), |ui, (toasts, chosen)| {
-        if let Some(id) = toasts.show(ui.ctx()) {
+        if let Some(id) = toasts.show(ui.ctx(), None) {
             *chosen = Some(id);
         }
     });

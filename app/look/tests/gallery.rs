@@ -55,7 +55,7 @@ fn floating(shot: Shot, ask: bool) {
     toasts.push(Toast::error("The server could not start").line("Another app is listening on port 8080."));
     let mut harness = harness(shot, (GalleryState::default(), toasts), move |ui, (state, toasts)| {
         gallery(ui, state);
-        toasts.show(ui.ctx());
+        toasts.show(ui.ctx(), None);
         if ask {
             let text = "The model is generating for two clients. They would lose their replies.";
             confirm(ui.ctx(), "Quit mlx-dspark?", text, "Quit", "Keep running", true);

@@ -219,11 +219,11 @@ fn chats_are_renamed_found_deleted_and_brought_back() {
     test.get_by_label_contains("Rename").click();
     test.run_steps(4);
     let field = test.get_by_label("Chat name");
-    field.type_text(" and its beasts");
+    field.type_text("The sea and its beasts");
     test.run_steps(2);
     test.key_press(Key::Enter);
     test.run_steps(4);
-    assert_eq!(window(&test).state.chat.title, "Tell me of the sea and its beasts");
+    assert_eq!(window(&test).state.chat.title, "The sea and its beasts");
 
     test.key_press_modifiers(Modifiers::COMMAND | Modifiers::SHIFT, Key::F);
     test.run_steps(4);
@@ -461,4 +461,62 @@ pictures! {
     picture_settings_dark: Settings Dark 1280.0 800.0;
     picture_picker_light: Picker Light 1280.0 800.0;
     picture_empty_dark: Empty Dark 1280.0 800.0;
+}
+
+/// A toast above the composer leaves its button free; what it offers works.
+#[test]
+fn a_deleted_chat_comes_back_and_the_toast_is_not_in_the_way() {
+    let mut test = open(Script::saying("answer"));
+    send(&mut test, "keep this");
+    idle(&mut test);
+    test.key_press_modifiers(Modifiers::COMMAND | Modifiers::SHIFT, Key::Backspace);
+    test.run_steps(6);
+    assert!(answers(&test).is_empty());
+    let toast = test.get_by_label("Chat deleted keep this").rect();
+    for control in ["Message", "Send"] {
+        let rect = test.get_by_label(control).rect();
+        assert!(!rect.intersects(toast), "the toast covers {control}: {toast:?} {rect:?}");
+    }
+    test.get_by_label("Undo").click();
+    test.run_steps(2);
+    until(&mut test, "the chat", |window| window.state.chat.session.is_some());
+    assert_eq!(answers(&test)[0].0, "keep this");
+}
+
+/// What is typed together with the Enter that ends a rename belongs to the name alone.
+#[test]
+fn a_rename_takes_its_letters_and_leaves_none_for_the_composer() {
+    let mut test = open(Script::saying("answer"));
+    send(&mut test, "hi");
+    idle(&mut test);
+    test.key_press_modifiers(Modifiers::COMMAND | Modifiers::SHIFT, Key::R);
+    test.run_steps(4);
+    test.event(Event::Text("Plans".into()));
+    test.event(Event::Text(" B".into()));
+    test.key_press(Key::Enter);
+    test.run_steps(4);
+    assert_eq!(
+        window(&test).state.sidebar.sessions[0].title,
+        "Plans B",
+        "the old name was marked, and typed over"
+    );
+    assert_eq!(window(&test).state.chat.draft.text, "");
+}
+
+#[test]
+fn enter_sends_an_edited_message() {
+    let mut test = open(Script::saying("answer"));
+    send(&mut test, "first");
+    idle(&mut test);
+    test.key_press(Key::ArrowUp);
+    test.run_steps(4);
+    test.event(Event::Text(" and".into()));
+    test.key_press_modifiers(Modifiers::SHIFT, Key::Enter);
+    test.event(Event::Text("more".into()));
+    test.run_steps(2);
+    test.key_press(Key::Enter);
+    test.run_steps(2);
+    idle(&mut test);
+    assert_eq!(answers(&test)[0].0, "first and\nmore");
+    test.get_by_label("2/2");
 }

@@ -161,9 +161,9 @@ fn send_button(theme: &Theme, state: ComposerState, has_text: bool) -> IconButto
     button.side(32.0)
 }
 
-/// True when this frame's Enter means "send". The key is consumed then. Enter that ends or edits an
+/// True when this frame's Enter in the field `id` means "send". The key is consumed then. Enter that ends or edits an
 /// IME composition never sends.
-fn takes_send_key(ui: &Ui, id: egui::Id, send_key: SendKey) -> bool {
+pub fn takes_send_key(ui: &Ui, id: egui::Id, send_key: SendKey) -> bool {
     let composing_id = id.with("composing");
     let mut composing: bool = ui.data(|d| d.get_temp(composing_id)).unwrap_or(false);
     let mut touched = composing;

@@ -24,6 +24,7 @@ pub struct TextField<'a> {
     mono: bool,
     id: Option<egui::Id>,
     focus: bool,
+    mark: bool,
 }
 
 impl<'a> TextField<'a> {
@@ -41,6 +42,7 @@ impl<'a> TextField<'a> {
             mono: false,
             id: None,
             focus: false,
+            mark: false,
         }
     }
 
@@ -89,6 +91,13 @@ impl<'a> TextField<'a> {
         self
     }
 
+    /// As [`TextField::focus`], with everything marked: typing replaces it.
+    pub fn focus_all(mut self) -> Self {
+        self.focus = true;
+        self.mark = true;
+        self
+    }
+
     /// Take the keyboard now: for a field that has just appeared.
     pub fn focus(mut self) -> Self {
         self.focus = true;
@@ -115,6 +124,7 @@ impl Widget for TextField<'_> {
 impl TextField<'_> {
     fn show(self, ui: &mut Ui) -> Response {
         let theme = Theme::of(ui);
+        let characters = self.text.chars().count();
         let width = self.width.min(ui.available_width());
         let (rect, _) = ui.allocate_exact_size(vec2(width, self.height), Sense::hover());
         let background = ui.painter().add(egui::Shape::Noop);
@@ -144,6 +154,13 @@ impl TextField<'_> {
         });
         if self.focus {
             response.request_focus();
+        }
+        if self.mark {
+            let end = egui::text::CCursor::new(characters);
+            let mut edit = egui::text_edit::TextEditState::load(ui.ctx(), response.id).unwrap_or_default();
+            let all = egui::text::CCursorRange::two(egui::text::CCursor::new(0), end);
+            edit.cursor.set_char_range(Some(all));
+            edit.store(ui.ctx(), response.id);
         }
         let border = if self.error.is_some() {
             theme.bad

@@ -31,7 +31,7 @@ pub use card::{
 };
 pub use chip::{Chip, Tone, key};
 pub use code_block::{CodeAction, code_block, command_strip};
-pub use composer::{Composer, ComposerResponse, ComposerState, SendKey};
+pub use composer::{Composer, ComposerResponse, ComposerState, SendKey, takes_send_key};
 pub use field::{TextField, field_error, select};
 pub use header::{column, header};
 pub use memory::{MemoryPart, memory_bar, memory_legend};

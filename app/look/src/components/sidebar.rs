@@ -210,7 +210,7 @@ fn rename(ui: &mut Ui, rect: egui::Rect, row: &Response, draft: &mut String) -> 
     let fresh = !ui.data(|d| d.get_temp(first)).unwrap_or(false);
     let mut field = TextField::new(draft, "Chat name").id(row.id.with("rename"));
     if fresh {
-        field = field.focus();
+        field = field.focus_all();
     }
     let response = paint::over_down(ui, rect, |ui| ui.add(field));
     ui.data_mut(|d| d.insert_temp(first, true));

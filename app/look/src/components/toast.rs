@@ -1,4 +1,4 @@
-//! Toasts: bottom right, six seconds, errors until closed, three at most.
+//! Toasts: bottom right above what stands there, six seconds, errors until closed, three at most.
 
 use std::time::Duration;
 
@@ -122,15 +122,16 @@ impl Toasts {
         self.shown.iter().map(|e| e.toast.title.as_str())
     }
 
-    /// Draw them; returns the id of an action that was clicked.
-    pub fn show(&mut self, ctx: &Context) -> Option<u64> {
+    /// Draw them; returns the id of an action that was clicked. `floor` is what they may not reach below, where
+    /// something with buttons stands at the bottom: the composer, the reload bar.
+    pub fn show(&mut self, ctx: &Context, floor: Option<f32>) -> Option<u64> {
         if self.shown.is_empty() {
             return None;
         }
         let now = ctx.input(|i| i.time);
         let screen = ctx.content_rect();
         let still = motion::reduced(ctx);
-        let mut bottom = screen.bottom() - 20.0;
+        let mut bottom = (screen.bottom() - 20.0).min(floor.map_or(f32::INFINITY, |floor| floor - 12.0));
         let mut chosen = None;
         for entry in self.shown.iter_mut().rev() {
             let since = *entry.since.get_or_insert(now);

@@ -157,6 +157,7 @@ impl Window {
         let ctx = ui.ctx().clone();
         self.state.clock = Clock::now();
         let mut out = Vec::new();
+        self.chat.free_keyboard = ctx.memory(|memory| memory.focused().is_none());
         keys::read(ui, &self.state, &mut out);
         drops(ui, &mut out);
         let density = Density::of(&ctx);
@@ -211,7 +212,12 @@ impl Window {
                 None => shown,
             });
         }
-        if let Some(id) = self.toasts.show(ctx) {
+        let floor = match self.state.screen {
+            Screen::Chat => self.chat.top,
+            Screen::Settings if self.state.decoding.is_some() => Some(ctx.content_rect().bottom() - dspark_look::space::RELOAD_BAR),
+            _ => None,
+        };
+        if let Some(id) = self.toasts.show(ctx, floor) {
             out.push(Msg::ToastAction(id));
         }
     }

@@ -28,7 +28,8 @@ pub(super) fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Ve
     } else {
         ComposerState::Unavailable
     };
-    let unclaimed = unclaimed(ui, state);
+    // A field that gives up the keyboard in this frame, as one that is renamed does on Enter, has had this frame's letters.
+    let unclaimed = view.free_keyboard && unclaimed(ui, state);
     if unclaimed
         && ui.input(|input| {
             input
@@ -55,6 +56,7 @@ pub(super) fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Ve
         id,
     }
     .show(ui, |ui| tools(ui, state, view, out));
+    view.top = Some(shown.frame.rect.top());
     if text != state.chat.draft.text {
         out.push(Msg::Chat(ChatMsg::Compose(text)));
     }

@@ -107,9 +107,12 @@ fn editor(ui: &mut Ui, state: &State, text: &str, focus: &mut bool, out: &mut Ve
                 job.keep_trailing_whitespace = true;
                 ui.fonts_mut(|fonts| fonts.layout_job(job))
             };
+            // As in the composer: Enter sends, Shift+Enter breaks the line, an input method's Enter does neither.
+            let key = ui.memory(|memory| memory.has_focus(id)) && dspark_look::takes_send_key(ui, id, dspark_look::SendKey::Enter);
             let response = ui.add(
                 TextEdit::multiline(&mut draft)
                     .id(id)
+                    .return_key(egui::KeyboardShortcut::new(egui::Modifiers::SHIFT, Key::Enter))
                     .frame(Frame::NONE)
                     .desired_rows(1)
                     .desired_width(f32::INFINITY)
@@ -119,7 +122,8 @@ fn editor(ui: &mut Ui, state: &State, text: &str, focus: &mut bool, out: &mut Ve
             if std::mem::take(focus) {
                 response.request_focus();
             }
-            let send = response.has_focus() && ui.input_mut(|input| input.consume_key(egui::Modifiers::COMMAND, Key::Enter));
+            let command = response.has_focus() && ui.input_mut(|input| input.consume_key(egui::Modifiers::COMMAND, Key::Enter));
+            let send = (key || command) && state.has_model() && !draft.trim().is_empty();
             dspark_look::controls(ui, |ui| {
                 dspark_look::from_right(ui, |ui| {
                     let enabled = state.has_model() && !draft.trim().is_empty();
@@ -218,11 +222,14 @@ fn tints(stored: &Message, live: Option<&Live>) -> Vec<markdown::Tinted> {
     ranges.into_iter().map(|(range, tint)| (range, behind(tint))).collect()
 }
 
-/// A reply that could not be drafted says why.
+/// A reply that could not be drafted, or not all of it, says why.
 fn why_plain(ui: &mut Ui, stored: &Message) {
     let Some(reason) = &stored.meta.mode_reason else { return };
     let theme = Theme::of(ui);
-    let words = format!("Decoded without drafts: {}.", reason.trim_end_matches('.'));
+    // More than one token a round: some of it was drafted or looked up.
+    let part = stored.meta.accept.is_some_and(|accept| accept > 1.0);
+    let what = if part { "Not drafted throughout" } else { "Decoded without drafts" };
+    let words = format!("{what}: {}.", reason.trim_end_matches('.'));
     let text = Type::SMALL.wrapped(ui, words.as_str(), theme.t3, ui.available_width() - 22.0);
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), text.size().y + 4.0), egui::Sense::hover());
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, words.as_str()));

@@ -145,7 +145,7 @@ const SAMPLES: [(dspark_look::Icon, &str, &str); 3] = [
     (
         dspark_look::Icon::Pi,
         "Solve a problem",
-        "A train leaves at 9:40 and arrives at 13:05 with a stop of 25 minutes. How long did it move? Show the steps.",
+        "A train leaves at 9:40 and arrives at 13:05 with a stop of 25 minutes. How long did it move?",
     ),
 ];
 
@@ -155,7 +155,7 @@ fn samples(ui: &mut Ui, theme: &Theme, out: &mut Vec<Msg>) {
     ui.horizontal_top(|ui| {
         ui.spacing_mut().item_spacing.x = gap;
         for (icon, title, text) in SAMPLES {
-            let (rect, response) = ui.allocate_exact_size(vec2(width, 96.0), egui::Sense::click());
+            let (rect, response) = ui.allocate_exact_size(vec2(width, 114.0), egui::Sense::click());
             response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, title));
             let fill = dspark_look::paint::state_fill(ui, &response, theme.panel, theme.raised, theme.hover);
             dspark_look::paint::boxed(ui.painter(), rect, dspark_look::space::radius::CARD, fill, theme.line);
@@ -165,7 +165,7 @@ fn samples(ui: &mut Ui, theme: &Theme, out: &mut Vec<Msg>) {
             let mut job = egui::text::LayoutJob::single_section(text.into(), Type::SMALL.format(theme.t3));
             job.wrap = egui::text::TextWrapping {
                 max_width: width - 28.0,
-                max_rows: 2,
+                max_rows: 3,
                 ..egui::text::TextWrapping::default()
             };
             let lines = ui.fonts_mut(|fonts| fonts.layout_job(job));

@@ -14,6 +14,10 @@ pub struct ChatView {
     /// Give the keyboard to the composer, or to the field of an edited message.
     pub focus_composer: bool,
     pub focus_edit: bool,
+    /// Nothing had the keyboard when this frame began.
+    pub free_keyboard: bool,
+    /// Where the composer begins, in points from the top of the window.
+    pub top: Option<f32>,
     pub(super) options: super::options::OptionsView,
 }
 
