@@ -20,6 +20,8 @@ done
 for home in "$dir/nvidia/cu13" "$dir/nvidia/cuda_runtime" /usr/local/cuda; do
     [ -d "$home/include" ] && { echo "export CUDA_HOME='${CUDA_HOME:-$home}'"; break; }
 done
+# MLX's own attention kernels: cuDNN's graphs, one for every number of keys, cost more than they save (the program sets this too).
+echo "export MLX_CUDA_USE_CUDNN_SDPA='${MLX_CUDA_USE_CUDNN_SDPA:-0}'"
 # What was compiled is kept: the first use of a kernel costs seconds, every later one nothing.
 echo "export MLX_PTX_CACHE_DIR='${MLX_PTX_CACHE_DIR:-$dir/kernels}'"
 echo "export LD_LIBRARY_PATH='$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}'"

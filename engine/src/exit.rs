@@ -26,6 +26,20 @@ pub(crate) fn skip_destructors() {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn skip_destructors() {}
 
+/// Settings that MLX reads from the environment once, before it computes. The first thing that a program's `main` does, while no other
+/// thread runs. What is set already stays.
+///
+/// cuDNN's attention, which MLX takes on CUDA by default, builds a graph on the host for every pair of query rows and keys, which
+/// speculation meets by the hundred: 20 ms each, and an error at the 256th. MLX's own kernels have no such cost.
+#[allow(unsafe_code)]
+pub fn prepare() {
+    const SETTINGS: [(&str, &str); 1] = [("MLX_CUDA_USE_CUDNN_SDPA", "0")];
+    for (name, value) in SETTINGS.into_iter().filter(|(name, _)| std::env::var_os(name).is_none()) {
+        // SAFETY: no other thread runs yet that could read the environment.
+        unsafe { std::env::set_var(name, value) };
+    }
+}
+
 /// Ends the process with `status` at once, without destructors of C++ globals, whatever the engine's thread is doing.
 /// Output is flushed first. The last thing that a program's `main` does, on every system.
 pub fn leave(status: u8) -> ! {

@@ -22,5 +22,5 @@ pub use dspark_hub as hub;
 pub use dspark_protocol as protocol;
 pub use dspark_text as text;
 pub use engine::{EngineOptions, start};
-pub use exit::leave;
+pub use exit::{leave, prepare};
 pub use speculate::calibrate::Calibration;

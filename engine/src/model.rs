@@ -56,7 +56,7 @@ impl ModelLoader for FolderLoader {
         if cancel.is_cancelled() {
             return Err(EngineError::Cancelled);
         }
-        let (drafter, drafter_refused) = drafter(request, &model.decoder)?;
+        let (drafter, drafter_refused) = drafter(request, &model.decoder, model.facts.dtype)?;
         let mut eos = model.facts.eos.clone();
         eos.extend(tokenizer.eos_ids());
         eos.sort_unstable();
@@ -94,12 +94,14 @@ impl ModelLoader for FolderLoader {
 
 /// The drafter of a request, bound to `target`. One that was asked for by name or by mode must fit; one that was only found
 /// is left out where it does not, and the reason comes back.
-fn drafter(request: &LoadRequest, target: &dyn Target) -> Result<(Option<Drafter>, Option<String>)> {
+fn drafter(request: &LoadRequest, target: &dyn Target, activations: Dtype) -> Result<(Option<Drafter>, Option<String>)> {
     let Some(path) = &request.drafter else {
         return Ok((None, None));
     };
     let options = DrafterOptions {
         bits: request.drafter_bits.or(DrafterOptions::default().bits).filter(|bits| *bits > 0),
+        // The target's own kind: mixed halves would be computed, head and all, in f32.
+        activations: Some(activations),
         ..DrafterOptions::serving()
     };
     let found = Drafter::load(path, &options).and_then(|mut drafter| drafter.bind(target).map(|()| drafter));

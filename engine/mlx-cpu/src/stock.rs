@@ -1,6 +1,6 @@
 //! The same operations composed of MLX's own: for Metal and CUDA, and wherever a kernel does not apply.
 
-use crate::{Mask, Result, host};
+use crate::{Backend, Mask, Result, backend, host};
 use mlx_rs::{
     Array, Dtype,
     error::Exception,
@@ -119,6 +119,32 @@ fn visible(mask: Mask, l: i32, total: i32) -> Result<Vec<bool>> {
     Ok(seen)
 }
 
+/// Query rows that MLX's vector kernel on CUDA takes at once, and those for which calls of so many are faster than its general path,
+/// which is a dozen kernels.
+const VECTOR_ROWS: i32 = 3;
+const VECTOR_MOST: i32 = 9;
+
+fn threes(rows: i32) -> bool {
+    (VECTOR_ROWS + 1..=VECTOR_MOST).contains(&rows) && backend() == Backend::Cuda
+}
+
+/// Causal attention of a few rows, three at a time, each three over the keys that they see.
+fn in_threes(q: &Array, k: &Array, v: &Array, scale: f32, sinks: Option<&Array>) -> Result<Array> {
+    let (l, total) = (q.shape()[2], k.shape()[2]);
+    let parts = (0..l)
+        .step_by(VECTOR_ROWS as usize)
+        .map(|from| {
+            let to = (from + VECTOR_ROWS).min(l);
+            let seen = total - l + to;
+            let rows = q.try_index((.., .., from..to, ..))?;
+            let (k, v) = (k.try_index((.., .., ..seen, ..))?, v.try_index((.., .., ..seen, ..))?);
+            let mask = (to - from > 1).then_some(ScaledDotProductAttentionMask::Causal);
+            fast::scaled_dot_product_attention(&rows, &k, &v, scale, mask, sinks)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    ops::concatenate(&parts, 2)
+}
+
 pub(crate) fn attend(q: &Array, k: &Array, v: &Array, mask: Mask, scale: f32, sinks: Option<&Array>) -> Result<Array> {
     let ([b, _, l, _], total) = (four(q)?, k.shape()[2]);
     let cast = |a: &Array| {
@@ -140,7 +166,9 @@ pub(crate) fn attend(q: &Array, k: &Array, v: &Array, mask: Mask, scale: f32, si
         return fast::scaled_dot_product_attention(q, &k, &v, scale, None, sinks);
     }
     let array = match mask {
+        Mask::Causal if threes(l) => return in_threes(q, &k, &v, scale, sinks),
         Mask::Causal => return fast::scaled_dot_product_attention(q, &k, &v, scale, ScaledDotProductAttentionMask::Causal, sinks),
+        Mask::Sliding(window) if window >= total && threes(l) => return in_threes(q, &k, &v, scale, sinks),
         Mask::Tree { parents, window } => {
             let parents = per_row(parents, b, l)?;
             let mut all = Vec::with_capacity((b * l * total) as usize);
@@ -152,4 +180,26 @@ pub(crate) fn attend(q: &Array, k: &Array, v: &Array, mask: Mask, scale: f32, si
         _ => Array::from_slice(&visible(mask, l, total)?, &[1, 1, l, total]),
     };
     fast::scaled_dot_product_attention(q, &k, &v, scale, &array, sinks)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use mlx_rs::random;
+
+    /// What runs on CUDA, on whatever this is.
+    #[test]
+    fn three_rows_at_a_time_see_what_all_would() {
+        let normal = |shape: &[i32], key: u64| random::normal::<f32>(shape, None, None, &random::key(key).unwrap()).unwrap();
+        let (k, v) = (normal(&[1, 2, 20, 32], 2), normal(&[1, 2, 20, 32], 3));
+        for l in 2..=9 {
+            let q = normal(&[1, 4, l, 32], 1);
+            let whole = fast::scaled_dot_product_attention(&q, &k, &v, 0.2, ScaledDotProductAttentionMask::Causal, None).unwrap();
+            let parts = in_threes(&q, &k, &v, 0.2, None).unwrap();
+            assert_eq!(parts.shape(), whole.shape());
+            let off = ops::max(ops::abs(&parts - &whole).unwrap(), None).unwrap().item_cast::<f32>();
+            assert!(off < 1e-5, "{l} rows: {off}");
+        }
+    }
 }
