@@ -7,6 +7,7 @@ use crate::{
 };
 use dspark_protocol::{EngineError, LoadRequest, LoadStage, Mode, ModelInfo, Result};
 use dspark_text::{TextError, Tokenizer};
+use mlx_rs::Dtype;
 use tokio_util::sync::CancellationToken;
 
 /// A model ready to generate. Lives on the engine thread.
