@@ -288,15 +288,35 @@ fn checks(hub: &Hub, info: &MachineInfo, machine: &fit::Machine) -> Vec<Check> {
     vec![
         Check {
             ok: !info.backend.is_empty(),
-            words: format!("{} ({})", info.device, info.backend),
-            reason: "Where models are computed.".into(),
+            words: match info.backend.as_str() {
+                "" => "The engine did not start".into(),
+                "cpu" => format!("{}, {} cores", info.device, info.cores),
+                _ => info.device.clone(),
+            },
+            reason: match info.backend.as_str() {
+                "" => "Without it nothing can be computed; the status at the top right says why.".into(),
+                "cpu" => format!(
+                    "Models run on the processor, with MLX {}. The self-test was passed.",
+                    info.mlx_version
+                ),
+                gpu => format!(
+                    "Models run on the graphics processor, with MLX {} on {}. The self-test was passed.",
+                    info.mlx_version,
+                    if gpu == "metal" { "Metal" } else { "CUDA" }
+                ),
+            },
         },
         Check {
             ok: machine.ram >= 15 << 30,
-            words: format!("{} of memory", gigabytes(machine.ram)),
+            words: format!("{:.0} GiB of memory", machine.ram as f64 / f64::from(1 << 30)),
             reason: format!(
-                "A model may use {} of it. Under 16 GB only small models run well.",
-                gigabytes(machine.budget())
+                "A model may use {} of it.{}",
+                gigabytes(machine.budget()),
+                if machine.ram < 15 << 30 {
+                    " Only small models run well in less than 16 GiB."
+                } else {
+                    ""
+                }
             ),
         },
         Check {

@@ -307,6 +307,8 @@ fn the_first_run_gets_a_model_and_then_answers() {
     });
     let mut test = open_with(engine, tempfile::tempdir().unwrap(), [1000.0, 760.0], settings(ThemeChoice::Dark));
     test.run_steps(3);
+    test.get_by_label("Continue").click();
+    test.run_steps(3);
     test.get_by_label("SmolLM2-135M-Instruct").click();
     test.run_steps(3);
     test.get_by_label("Get SmolLM2-135M-Instruct").click();
@@ -320,6 +322,37 @@ fn the_first_run_gets_a_model_and_then_answers() {
         window.state.chat.tree.len() == 2 && window.state.lives.is_empty()
     });
     assert_eq!(answers(&test)[1].0, "ready at last");
+    assert!(window(&test).state.truth().is_none(), "what was written went first");
+}
+
+#[test]
+fn the_first_run_ends_with_one_line_of_truth() {
+    let words = "one two three four five ".repeat(8);
+    let engine = double::start(Script {
+        loaded: false,
+        ..Script::saying(words).drafting().at(20.0)
+    });
+    let mut test = open_with(engine, tempfile::tempdir().unwrap(), [1000.0, 760.0], settings(ThemeChoice::Dark));
+    test.run_steps(3);
+    test.get_by_label("Step 1 of 3");
+    test.get_by_label_contains("Apple silicon . MLX runs on its graphics processor.");
+    test.key_press(Key::Enter);
+    test.run_steps(3);
+    test.get_by_label("Step 2 of 3");
+    assert!(window(&test).state.settings.general.welcomed);
+    test.key_press(Key::Enter);
+    until(&mut test, "the trial", |window| window.state.first_run.trial);
+    test.run_steps(2);
+    test.get_by_label("Step 3 of 3");
+    test.get_by_label("Try a short reply: running");
+    test.get_by_label("Read the weights: done");
+    until(&mut test, "the line", |window| window.state.truth().is_some());
+    test.run_steps(3);
+    let truth = window(&test).state.truth().unwrap().clone();
+    assert!(truth.rate > 1.0 && truth.tokens == 40, "{truth:?}");
+    test.get_by_label(&truth.words());
+    test.get_by_label("What is on your mind?");
+    assert!(window(&test).state.chat.tree.is_empty() && window(&test).state.sidebar.sessions.is_empty());
 }
 
 #[test]
@@ -330,7 +363,10 @@ fn enter_takes_the_marked_model() {
     });
     let mut test = open_with(engine, tempfile::tempdir().unwrap(), [1000.0, 760.0], settings(ThemeChoice::Dark));
     test.run_steps(3);
-    test.key_press(Key::Enter);
+    for _ in 0..2 {
+        test.key_press(Key::Enter);
+        test.run_steps(3);
+    }
     until(&mut test, "the model", |window| window.state.has_model());
     assert_eq!(window(&test).state.engine.model.as_ref().unwrap().name, "Qwen3-8B-8bit");
 }
@@ -455,6 +491,10 @@ macro_rules! pictures {
 pictures! {
     picture_reply_dark: Reply Dark 1280.0 800.0;
     picture_reply_light_narrow: Reply Light 900.0 640.0;
+    picture_first_run_check_dark: FirstRunCheck Dark 1280.0 800.0;
+    picture_first_run_check_light: FirstRunCheck Light 900.0 640.0;
+    picture_first_run_go_dark: FirstRunGo Dark 900.0 640.0;
+    picture_first_run_go_light: FirstRunGo Light 1280.0 800.0;
     picture_first_run_dark: FirstRun Dark 1280.0 800.0;
     picture_first_run_light_narrow: FirstRun Light 900.0 640.0;
     picture_models_light: Models Light 1280.0 800.0;

@@ -23,6 +23,8 @@ pub struct Actor {
     /// Tokens a second; 0 is at once.
     pub rate: f64,
     pub pair: Pair,
+    /// A load stays in the calibration until it is cancelled, for a picture.
+    pub calibrates: bool,
     /// Rounds of earlier replies that are in the ring already.
     pub past: usize,
 }
@@ -46,6 +48,7 @@ impl Default for Actor {
             think: false,
             rate: 66.2,
             pair: Pair::Drafting,
+            calibrates: false,
             past: 0,
         }
     }
@@ -122,6 +125,17 @@ impl Play {
                             total,
                         });
                         thread::sleep(Duration::from_millis(60));
+                    }
+                    if self.actor.calibrates {
+                        let _ = load.events.send(LoadEvent::Stage {
+                            stage: LoadStage::Calibrating,
+                            done: 0,
+                            total: 0,
+                        });
+                        while !load.cancel.is_cancelled() {
+                            thread::sleep(Duration::from_millis(20));
+                        }
+                        let _ = load.events.send(LoadEvent::Failed(dspark_protocol::EngineError::Cancelled));
                     }
                     if !load.cancel.is_cancelled() {
                         let info = model(&load.request.name, load.request.path.clone());

@@ -11,7 +11,9 @@ pub use engine::{Actor, Pair};
 use dspark_protocol::EngineHandle;
 use dspark_window::{
     settings::{Settings, ThemeChoice},
-    state::{Asker, ChatMsg, DecodingMsg, LabMsg, LabView, ModelsMsg, Msg, PaletteMsg, Screen, SettingsMsg, SettingsPage},
+    state::{
+        Asker, ChatMsg, Choice, DecodingMsg, FirstRunMsg, LabMsg, LabView, ModelsMsg, Msg, PaletteMsg, Screen, SettingsMsg, SettingsPage,
+    },
 };
 use std::{error::Error, path::Path};
 
@@ -24,7 +26,14 @@ pub enum Scene {
     /// A finished reply with its figures.
     Reply,
     Empty,
+    /// The choice of a model.
     FirstRun,
+    /// The look at the machine before it.
+    FirstRunCheck,
+    /// The chosen model on its way.
+    FirstRunGo,
+    /// What it was worth.
+    FirstRunDone,
     Models,
     Settings,
     Picker,
@@ -55,6 +64,9 @@ impl Scene {
             "reply" => Self::Reply,
             "empty" => Self::Empty,
             "first-run" => Self::FirstRun,
+            "first-run-check" => Self::FirstRunCheck,
+            "first-run-go" => Self::FirstRunGo,
+            "first-run-done" => Self::FirstRunDone,
             "models" => Self::Models,
             "settings" => Self::Settings,
             "picker" => Self::Picker,
@@ -84,7 +96,14 @@ impl Scene {
         settings.general.load_last_model = false;
         settings.chat.show_sources = matches!(self, Self::Chat | Self::Reply);
         settings.save(&data.join("settings.toml"))?;
-        if !matches!(self, Self::FirstRun | Self::Play) {
+        let fresh = [
+            Self::FirstRun,
+            Self::FirstRunCheck,
+            Self::FirstRunGo,
+            Self::FirstRunDone,
+            Self::Play,
+        ];
+        if !fresh.contains(&self) {
             chats::write(data)?;
         }
         Ok(())
@@ -92,10 +111,16 @@ impl Scene {
 
     pub fn engine(self) -> EngineHandle {
         let actor = match self {
-            Self::FirstRun | Self::LabNoModel => Actor {
+            Self::FirstRun | Self::FirstRunCheck | Self::FirstRunDone | Self::LabNoModel => Actor {
                 loaded: false,
                 ..Actor::default()
             },
+            Self::FirstRunGo => Actor {
+                loaded: false,
+                calibrates: true,
+                ..Actor::default()
+            },
+
             Self::Chat => Actor {
                 pause_at: Some(chats::PAUSE_AT),
                 answer: chats::ANSWER.into(),
@@ -129,7 +154,16 @@ impl Scene {
     /// What a person would have done to get here.
     pub fn opening(self) -> Vec<Msg> {
         match self {
-            Self::Play | Self::FirstRun | Self::Empty => Vec::new(),
+            Self::Play | Self::FirstRunCheck | Self::Empty => Vec::new(),
+            Self::FirstRun => vec![FirstRunMsg::Next.into()],
+            Self::FirstRunGo | Self::FirstRunDone => {
+                let here = Choice::Installed("/models/Qwen3-8B-8bit".into());
+                vec![
+                    FirstRunMsg::Next.into(),
+                    Msg::Models(ModelsMsg::Choose(here)),
+                    Msg::Models(ModelsMsg::Start),
+                ]
+            }
             Self::Chat => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Chat(ChatMsg::RegenerateLast)],
             Self::Reply => vec![Msg::Chat(ChatMsg::Open(chats::FIRST))],
             Self::Models => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Show(Screen::Models)],

@@ -14,7 +14,7 @@ pub use seams::{
 
 use crate::{
     settings::{DrafterChoice, Settings},
-    state::{Asker, ChatMsg, Effect, LabMsg, ModelsMsg, Msg, SettingsMsg, SidebarMsg, StoreWrite},
+    state::{Asker, ChatMsg, Effect, FirstRunMsg, LabMsg, ModelsMsg, Msg, SettingsMsg, SidebarMsg, StoreWrite},
 };
 use dspark_protocol::{EngineError, EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request, Snapshot};
 use dspark_sessions::{SessionHead, Store};
@@ -70,6 +70,7 @@ pub struct Bridge {
     searching: Latest<String>,
     saving: Latest<Settings>,
     turns: BTreeMap<i64, CancellationToken>,
+    measuring: Option<CancellationToken>,
     load_cancel: LoadCancel,
     fetch_cancel: CancellationToken,
     watching: CancellationToken,
@@ -133,6 +134,7 @@ impl Bridge {
             searching,
             saving,
             turns: BTreeMap::new(),
+            measuring: None,
             load_cancel: LoadCancel::default(),
             fetch_cancel: CancellationToken::new(),
             watching,
@@ -153,6 +155,12 @@ impl Bridge {
             Effect::Submit { message, request } => self.submit(message, *request),
             Effect::CancelTurn(message) => {
                 if let Some(cancel) = self.turns.remove(&message) {
+                    cancel.cancel();
+                }
+            }
+            Effect::Measure(request) => self.measure(*request),
+            Effect::CancelMeasure => {
+                if let Some(cancel) = self.measuring.take() {
                     cancel.cancel();
                 }
             }
@@ -299,6 +307,26 @@ impl Bridge {
             if !last {
                 inbox.push(event(message, Event::Failed(dspark_protocol::EngineError::Stopped)));
             }
+        });
+    }
+
+    fn measure(&mut self, request: Request) {
+        let mut generation = match self.engine.submit(request) {
+            Ok(generation) => generation,
+            Err(error) => return self.inbox.push(FirstRunMsg::Measured(Err(error)).into()),
+        };
+        self.measuring = Some(generation.canceller());
+        let inbox = self.inbox.clone();
+        thread("measure", move || {
+            let mut result = Err(EngineError::Stopped);
+            while let Some(next) = generation.next_blocking() {
+                match next {
+                    Event::Finished(summary) => result = Ok(summary),
+                    Event::Failed(error) => result = Err(error),
+                    _ => {}
+                }
+            }
+            inbox.push(FirstRunMsg::Measured(result).into());
         });
     }
 

@@ -30,6 +30,8 @@ pub struct General {
     /// Closing the window hides it; the tray brings it back.
     pub keep_running: bool,
     pub load_last_model: bool,
+    /// The first run has been seen; later starts do not begin with the machine.
+    pub welcomed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -167,6 +169,7 @@ impl Default for General {
         Self {
             keep_running: true,
             load_last_model: true,
+            welcomed: false,
         }
     }
 }

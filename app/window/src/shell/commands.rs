@@ -4,7 +4,9 @@ use super::{
     keys::{Action, MAP, act, label_parts},
     text::bytes,
 };
-use crate::state::{ChatMsg, DecodingMsg, ExportChat, LabMsg, LabView, ModelsMsg, Msg, Screen, SettingsMsg, SettingsPage, State};
+use crate::state::{
+    ChatMsg, DecodingMsg, ExportChat, FirstRunMsg, LabMsg, LabView, ModelsMsg, Msg, Screen, SettingsMsg, SettingsPage, State,
+};
 use dspark_look::Icon;
 use std::ops::Range;
 
@@ -141,6 +143,11 @@ fn actions(state: &State) -> Vec<Command> {
     if state.live().is_some() {
         rows.push(add(Icon::StopFill, "Stop the reply".into(), vec![Msg::Chat(ChatMsg::Stop)]));
     }
+    rows.push(add(
+        Icon::Desktop,
+        "Set up again: machine, model, first chat".into(),
+        vec![FirstRunMsg::Again.into()],
+    ));
     for (action, modifiers, key, words) in MAP {
         let in_chat = matches!(action, Action::Rename | Action::DeleteChat | Action::Regenerate);
         let told = words.is_empty() || matches!(action, Action::Palette | Action::Preferences);

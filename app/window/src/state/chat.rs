@@ -261,6 +261,10 @@ fn send(state: &mut State, out: &mut Vec<Effect>) {
     if text.is_empty() || state.live().is_some() || state.chat.opening.is_some() {
         return;
     }
+    if std::mem::take(&mut state.first_run.trial) {
+        // The person goes first.
+        out.push(Effect::CancelMeasure);
+    }
     if state.fill() == super::Fill::Over {
         // What is too long is said above the composer, with what can be done.
         return;

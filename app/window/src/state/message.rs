@@ -1,6 +1,6 @@
 use super::{
-    Screen, chat::ChatMsg, decoding::DecodingMsg, lab::LabMsg, models::ModelsMsg, palette::PaletteMsg, settings::SettingsMsg,
-    sidebar::SidebarMsg,
+    Screen, chat::ChatMsg, decoding::DecodingMsg, first_run::FirstRunMsg, lab::LabMsg, models::ModelsMsg, palette::PaletteMsg,
+    settings::SettingsMsg, sidebar::SidebarMsg,
 };
 use crate::{
     bridge::ServerConfig,
@@ -18,6 +18,7 @@ pub enum Msg {
     Chat(ChatMsg),
     Sidebar(SidebarMsg),
     Models(ModelsMsg),
+    FirstRun(FirstRunMsg),
     Lab(LabMsg),
     Decoding(DecodingMsg),
     Palette(PaletteMsg),
@@ -56,6 +57,9 @@ pub enum Effect {
         request: Box<Request>,
     },
     CancelTurn(i64),
+    /// A short reply for its figures; nobody reads it.
+    Measure(Box<Request>),
+    CancelMeasure,
     CancelAll,
     CountTokens {
         revision: u64,

@@ -6,6 +6,7 @@ mod chat;
 mod decoding;
 mod events;
 mod export;
+mod first_run;
 mod lab;
 mod message;
 mod models;
@@ -21,6 +22,7 @@ mod toast;
 pub use chat::{Chat, ChatMsg, Draft, Edit, Live, Phase};
 pub use decoding::DecodingMsg;
 pub use export::ExportChat;
+pub use first_run::{FirstRun, FirstRunMsg, Step, Truth};
 pub use lab::{Asker, Depth, ExportAs, Lab, LabMsg, LabView};
 pub use message::{Effect, Focus, Msg, StoreWrite};
 pub use models::{Choice, Fetching, LoadFailure, Loading, Models, ModelsMsg};
@@ -85,6 +87,7 @@ pub struct State {
     /// Answers under way, by message.
     pub lives: BTreeMap<i64, Live>,
     pub models: Models,
+    pub first_run: FirstRun,
     pub lab: Lab,
     /// Decoding settings that wait for a reload of the model.
     pub decoding: Option<crate::settings::Decoding>,
@@ -102,7 +105,12 @@ pub struct State {
 
 impl State {
     pub fn new(settings: Settings, data_dir: PathBuf, ids: (i64, i64), clock: Clock) -> Self {
+        let first_run = FirstRun {
+            step: if settings.general.welcomed { Step::Pick } else { Step::Check },
+            ..FirstRun::default()
+        };
         Self {
+            first_run,
             clock,
             screen: Screen::Chat,
             engine: Arc::default(),
@@ -135,9 +143,10 @@ impl State {
         self.lives.values().find(|live| live.session == session)
     }
 
-    /// No model, none on its way, nothing written: the page that offers one.
+    /// No model and nothing written, or asked for: the pages that lead to the first chat.
     pub fn is_first_run(&self) -> bool {
-        self.engine.model.is_none() && self.chat.tree.is_empty() && self.chat.session.is_none() && !self.models.skipped
+        let due = self.engine.model.is_none() || self.first_run.again || self.first_run.trial;
+        due && self.chat.tree.is_empty() && self.chat.session.is_none() && !self.models.skipped
     }
 
     /// Tokens a second of plain decoding that the calibration predicts for this pair.
@@ -228,6 +237,7 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
         Msg::Chat(message) => chat::update(state, message, out),
         Msg::Sidebar(message) => sidebar::update(state, message, out),
         Msg::Models(message) => models::update(state, message, out),
+        Msg::FirstRun(message) => first_run::update(state, message, out),
         Msg::Lab(message) => lab::update(state, message, out),
         Msg::Palette(message) => palette::update(state, message, out),
         Msg::Decoding(message) => decoding::update(state, message, out),

@@ -1,4 +1,4 @@
-use super::{Effect, Msg, Screen, State, Toast, chat, settings};
+use super::{Effect, Msg, Screen, State, Toast, chat, first_run, settings};
 use crate::{
     bridge::{FetchError, FetchProgress, ModelEntry, Offer, Survey},
     settings::LastModel,
@@ -17,7 +17,7 @@ pub struct Models {
     pub failure: Option<LoadFailure>,
     /// What is marked on the first page.
     pub choice: Option<Choice>,
-    /// "Skip for now" on the first page.
+    /// "Skip for now" on the first pages.
     pub skipped: bool,
     pub picker_open: bool,
     /// A path typed into the picker.
@@ -83,7 +83,6 @@ pub enum ModelsMsg {
     Choose(Choice),
     /// Go on with what is marked: load it, or download and then load it.
     Start,
-    Skip,
     Load(ModelEntry),
     LoadPath(PathBuf),
     Inspected {
@@ -133,14 +132,15 @@ pub(super) fn update(state: &mut State, message: ModelsMsg, out: &mut Vec<Effect
             state.models.survey = Some(survey);
         }
         ModelsMsg::Choose(choice) => state.models.choice = Some(choice),
-        ModelsMsg::Skip => state.models.skipped = true,
         ModelsMsg::Start => {
             if let Some(choice) = state.models.choice.clone() {
+                first_run::going(state, matches!(choice, Choice::Offer(_)), out);
                 start(state, &choice, out);
             }
         }
         ModelsMsg::Retry => {
             if let Some(failure) = state.models.failure.take() {
+                first_run::going(state, failure.download, out);
                 start(state, &failure.retry, out);
             }
         }
@@ -313,10 +313,13 @@ fn load_event(state: &mut State, event: LoadEvent, out: &mut Vec<Effect>) {
                 path: info.path.clone(),
             });
             settings::save(state, out);
+            let writes = state.chat.waiting;
             chat::model_ready(state, out);
+            first_run::ready(state, writes, out);
         }
         LoadEvent::Failed(error) => {
             let Some(loading) = state.models.loading.take() else { return };
+            first_run::stopped(state);
             state.chat.waiting = false;
             if loading.cancelled || error == EngineError::Cancelled {
                 let toast = Toast::info("Loading cancelled", kept_model(state));
@@ -381,11 +384,13 @@ fn fetched(state: &mut State, result: Result<ModelEntry, FetchError>, out: &mut 
             }
         }
         Err(FetchError::Cancelled) => {
+            first_run::stopped(state);
             state.chat.waiting = false;
             let toast = Toast::info("Download cancelled", "What is here stays; the next try goes on from there.");
             state.toasts.push(toast);
         }
         Err(FetchError::Failed(reason)) => {
+            first_run::stopped(state);
             state.chat.waiting = false;
             state.models.failure = Some(LoadFailure {
                 name: fetching.name.clone(),

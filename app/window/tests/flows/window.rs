@@ -28,7 +28,7 @@ fn what_is_written_before_a_model_goes_out_when_it_is_ready() {
         Some(Choice::Offer("starter".into())),
         "a newcomer is led to the starter"
     );
-    assert_eq!(update(&mut state, Msg::Models(ModelsMsg::Start)), [Effect::Fetch("starter".into())]);
+    assert!(update(&mut state, Msg::Models(ModelsMsg::Start)).contains(&Effect::Fetch("starter".into())));
     assert_eq!(status(&state), Status::Downloading(Some(0)));
     let at = FetchProgress {
         done: 49,

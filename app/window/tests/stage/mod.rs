@@ -139,6 +139,15 @@ pub fn picture(name: &str, scene: scene::Scene, theme: ThemeChoice, size: [f32; 
         test.run_steps(2);
         until(&mut test, "the chat", |window| window.state.chat.opening.is_none());
     }
+    if scene == scene::Scene::FirstRunDone {
+        until(&mut test, "the trial", |window| window.state.truth().is_some());
+    }
+    if scene == scene::Scene::FirstRunGo {
+        until(&mut test, "the calibration", |window| {
+            let loading = window.state.models.loading.as_ref();
+            loading.is_some_and(|loading| loading.stage == dspark_protocol::LoadStage::Calibrating)
+        });
+    }
     std::thread::sleep(Duration::from_millis(300));
     test.run_steps(10);
     test.snapshot(name);

@@ -11,7 +11,7 @@ pub use composer::COMPOSER;
 pub(crate) use options::sampling;
 pub use view::ChatView;
 
-use crate::state::{ChatMsg, Msg, State};
+use crate::state::{ChatMsg, FirstRunMsg, Msg, State, Step};
 use dspark_look::{Density, Theme, Type, column};
 use egui::{Frame, Panel, ScrollArea, Ui, vec2};
 
@@ -46,16 +46,24 @@ pub fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Vec<Msg>)
     }
 }
 
-/// On the first page Enter takes the marked model, while nothing is written and no other control has the keyboard.
+/// On the first pages Enter goes on, while nothing is written and no other control has the keyboard.
 fn enter_starts(ui: &Ui, state: &State, out: &mut Vec<Msg>) {
-    let busy = state.models.fetching.is_some() || state.models.loading.is_some() || egui::Popup::is_any_open(ui.ctx());
-    if !state.is_first_run() || busy || !state.chat.draft.text.is_empty() {
+    let step = state.first_step();
+    if !state.is_first_run()
+        || step == Step::Go
+        || egui::Popup::is_any_open(ui.ctx())
+        || state.palette.is_some()
+        || !state.chat.draft.text.is_empty()
+    {
         return;
     }
     let composer = egui::Id::unique(COMPOSER);
     let free = ui.memory(|memory| memory.focused().is_none_or(|id| id == composer));
     if free && ui.input(|input| input.key_pressed(egui::Key::Enter) && input.modifiers.is_none()) {
-        out.push(Msg::Models(crate::state::ModelsMsg::Start));
+        out.push(match step {
+            Step::Check => FirstRunMsg::Next.into(),
+            _ => Msg::Models(crate::state::ModelsMsg::Start),
+        });
     }
 }
 
@@ -125,6 +133,14 @@ fn empty(ui: &mut Ui, state: &State, density: Density, out: &mut Vec<Msg>) {
             ui.add_space(4.0);
             let line = format!("{} runs here. Nothing you write leaves this machine.", model.name);
             ui.label(Type::PROSE.rich(line, theme.t2));
+            if let Some(truth) = state.truth() {
+                ui.add_space(10.0);
+                let words = truth.words();
+                let chip = dspark_look::Chip::new(&words)
+                    .tone(dspark_look::Tone::Accent)
+                    .icon(dspark_look::Icon::Lightning);
+                dspark_look::tip(ui.add(chip), "Measured here", &truth.explain());
+            }
         });
         ui.add_space(24.0);
         samples(ui, theme, out);

@@ -1,10 +1,13 @@
-//! The first page: what this machine is, and which models sit well in it.
+//! The first pages: what this machine is, which models sit well in it, and how the chosen one comes up.
+
+mod check;
+mod go;
 
 use crate::{
     bridge::{Fit, FitLevel, ModelEntry, Offer},
     screens::models::failure_card,
-    shell::{header::fetching_words, text::bytes},
-    state::{Choice, Loading, ModelsMsg, Msg, Screen, State},
+    shell::text::bytes,
+    state::{Choice, FirstRunMsg, Loading, ModelsMsg, Msg, Screen, State, Step},
 };
 use dspark_look::{Button, Icon, OptionRow, Progress, Theme, Tone, Type, card_flush, list_heading, paint, progress_row, tip};
 use egui::{Ui, vec2};
@@ -16,15 +19,37 @@ pub fn show(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
     // A low window needs the room below, between the checks and the composer.
     ui.add_space(if height < 560.0 { 24.0 } else { 44.0 });
     let here = if cfg!(target_os = "macos") { "this Mac" } else { "this machine" };
-    ui.label(Type::TITLE.rich(format!("Pick a model for {here}"), theme.t1));
+    let step = state.first_step();
+    let (title, line, nth) = match step {
+        Step::Check => (format!("A look at {here}"), machine_line(state, "Nothing you write leaves it."), 1),
+        Step::Pick => (
+            format!("Pick a model for {here}"),
+            machine_line(state, "Everything below runs here, offline."),
+            2,
+        ),
+        Step::Go => (
+            getting(state),
+            "You can write already; it is sent as soon as the model is ready.".into(),
+            3,
+        ),
+    };
+    let top = ui.cursor().min;
+    ui.label(Type::TITLE.rich(title, theme.t1));
+    let place = egui::Rect::from_min_size(top, vec2(ui.available_width(), 30.0));
+    paint::over_right(ui, place, |ui| ui.label(Type::LABEL.rich(format!("Step {nth} of 3"), theme.t3)));
     ui.add_space(4.0);
-    ui.add(egui::Label::new(Type::PROSE.rich(machine_line(state), theme.t2)).wrap());
+    ui.add(egui::Label::new(Type::PROSE.rich(line, theme.t2)).wrap());
     ui.add_space(20.0);
     failure_card(ui, state, out);
-    if busy(ui, state, out) {
-        return;
+    match step {
+        Step::Check => return check::show(ui, state, out),
+        Step::Go => return go::show(ui, state, out),
+        Step::Pick => {}
     }
-    let rows = ((height - 250.0) / 61.0).floor().max(2.0) as usize;
+    let headings = state.models.survey.as_ref().map_or(0, |survey| {
+        usize::from(!survey.installed.is_empty()) + usize::from(!survey.offers.is_empty())
+    });
+    let rows = ((height - 240.0 - 36.0 * headings as f32) / 61.0).floor().max(2.0) as usize;
     let all = choices(ui, state, rows, out);
     ui.add_space(16.0);
     buttons(ui, state, all, out);
@@ -32,41 +57,23 @@ pub fn show(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
     ui.add_space(24.0);
 }
 
-fn machine_line(state: &State) -> String {
+fn machine_line(state: &State, end: &str) -> String {
     let machine = &state.engine.machine;
     let mut line = String::new();
     if !machine.device.is_empty() {
         line = format!("{}, {:.0} GiB. ", machine.device, machine.ram as f64 / (1u64 << 30) as f64);
     }
-    line.push_str("Everything below runs here, offline.");
+    line.push_str(end);
     line
 }
 
-/// A download or a load takes the place of the list.
-fn busy(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) -> bool {
-    if let Some(fetching) = &state.models.fetching {
-        let detail = if fetching.cancelled {
-            "Cancelling".into()
-        } else {
-            fetching_words(fetching)
-        };
-        let progress = Progress {
-            name: &fetching.name,
-            detail: &detail,
-            part: fetching.percent().map(|percent| f32::from(percent) / 100.0),
-            paused: false,
-            pausable: false,
-        };
-        if progress_row(ui, &progress).cancel {
-            out.push(Msg::Models(ModelsMsg::CancelFetch));
-        }
-        return true;
-    }
-    if let Some(loading) = &state.models.loading {
-        loading_card(ui, loading, out);
-        return true;
-    }
-    false
+/// "Getting Qwen3-8B ready".
+fn getting(state: &State) -> String {
+    let models = &state.models;
+    let name = models.fetching.as_ref().map(|fetching| &fetching.name);
+    let name = name.or(models.loading.as_ref().map(|loading| &loading.name));
+    let name = name.or(state.engine.model.as_ref().map(|model| &model.name));
+    name.map_or_else(|| "Getting ready".into(), |name| format!("Getting {name} ready"))
 }
 
 pub(crate) fn loading_card(ui: &mut Ui, loading: &Loading, out: &mut Vec<Msg>) {
@@ -221,7 +228,7 @@ fn buttons(ui: &mut Ui, state: &State, all: bool, out: &mut Vec<Msg>) {
                 out.push(Msg::Models(ModelsMsg::Start));
             }
             if ui.add(Button::quiet("Skip for now")).clicked() {
-                out.push(Msg::Models(ModelsMsg::Skip));
+                out.push(FirstRunMsg::Skip.into());
             }
         });
     });
