@@ -64,6 +64,7 @@ impl Kind {
         let ending = lower.rsplit_once('.').map_or("", |(_, ending)| ending);
         match (lower.as_str(), ending) {
             ("dockerfile" | "makefile", _) => Self::Code(if lower == "makefile" { "makefile" } else { "dockerfile" }),
+            (_, "pdf") => Self::Pdf,
             (_, "csv") => Self::Table("csv"),
             (_, "tsv") => Self::Table("tsv"),
             (_, ending) => (CODE.iter().find(|(known, _)| *known == ending)).map_or(Self::Text, |(_, language)| Self::Code(language)),

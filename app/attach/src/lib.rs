@@ -119,6 +119,36 @@ pub fn message(attachments: &[Attachment], words: &str) -> String {
     parts.join("\n\n")
 }
 
+/// A message taken apart again into its files and what the person wrote: the inverse of [`message`].
+pub fn split(message: &str) -> (Vec<Attachment>, &str) {
+    let (mut files, mut rest) = (Vec::new(), message);
+    while let Some((file, after)) = first_file(rest) {
+        files.push(file);
+        rest = after;
+    }
+    (files, rest)
+}
+
+fn first_file(message: &str) -> Option<(Attachment, &str)> {
+    let (name, after) = message.strip_prefix("File `")?.split_once("`:\n\n```")?;
+    let more = after.len() - after.trim_start_matches('`').len();
+    let fence = "`".repeat(3 + more);
+    let (language, body) = after[more..].split_once('\n')?;
+    if name.contains('\n') || language.contains(char::is_whitespace) {
+        return None;
+    }
+    let end = format!("\n{fence}");
+    let at = body.find(&end)?;
+    let after = &body[at + end.len()..];
+    let rest = if after.is_empty() { after } else { after.strip_prefix("\n\n")? };
+    let file = Attachment {
+        name: name.into(),
+        kind: Kind::of_name(name),
+        text: body[..at].into(),
+    };
+    Some((file, rest))
+}
+
 fn longest_run(text: &str) -> usize {
     let mut runs = (0, 0);
     for c in text.chars() {

@@ -118,3 +118,25 @@ proptest! {
         let _ = read("x.pdf", &file[..cut.min(length)]);
     }
 }
+
+#[test]
+fn a_message_comes_apart_again() {
+    let files = [
+        read("a.rs", b"let x = \"```\";").unwrap(),
+        Attachment::pasted("one\n\ntwo"),
+        read("b.csv", b"1,2\n").unwrap(),
+    ];
+    let text = message(&files, "Compare these.\n\nFile `c`: none");
+    let (found, words) = split(&text);
+    assert_eq!(words, "Compare these.\n\nFile `c`: none");
+    let names: Vec<&str> = found.iter().map(|file| file.name.as_str()).collect();
+    assert_eq!(names, ["a.rs", "Pasted text", "b.csv"]);
+    assert_eq!(
+        (found[0].text.as_str(), found[1].text.as_str(), found[2].kind),
+        ("let x = \"```\";", "one\n\ntwo", Kind::Table("csv"))
+    );
+    for plain in ["Hello", "File `x`: y", "File `x`:\n\n```\nnever closed", ""] {
+        assert_eq!(split(plain), (Vec::new(), plain));
+    }
+    assert_eq!(split(&message(&files, "")).1, "");
+}

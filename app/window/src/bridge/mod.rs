@@ -3,6 +3,7 @@
 
 mod files;
 mod inbox;
+pub mod intake;
 mod latest;
 mod seams;
 
@@ -14,7 +15,7 @@ pub use seams::{
 
 use crate::{
     settings::{DrafterChoice, Settings},
-    state::{Asker, ChatMsg, Effect, FirstRunMsg, LabMsg, ModelsMsg, Msg, SettingsMsg, SidebarMsg, StoreWrite},
+    state::{Asker, ChatMsg, Effect, FilesMsg, FirstRunMsg, LabMsg, ModelsMsg, Msg, SettingsMsg, SidebarMsg, StoreWrite},
 };
 use dspark_protocol::{EngineError, EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request, Snapshot};
 use dspark_sessions::{SessionHead, Store};
@@ -185,6 +186,13 @@ impl Bridge {
                 run(&self.server_desk, move || server.stop());
             }
             Effect::SaveFile { name, text } => self.save_file(name, text),
+            Effect::ReadFiles { paths, chats } => {
+                let inbox = self.inbox.clone();
+                thread("files", move || {
+                    let read = paths.iter().flat_map(|path| intake::read(path, chats)).collect();
+                    inbox.push(Msg::Files(FilesMsg::Read(read)));
+                });
+            }
             other => return Some(other),
         }
         None
@@ -213,6 +221,7 @@ impl Bridge {
         let Some(store) = &self.store else { return };
         match write {
             StoreWrite::CreateSession { id, title } => store.insert_session(id, title),
+            StoreWrite::ImportSession { id, title, at } => store.insert_session_at(id, title, at),
             StoreWrite::Rename { session, title } => store.rename(session, title),
             StoreWrite::Pin { session, pinned } => store.pin(session, pinned),
             StoreWrite::DeleteSession(session) => store.delete_session(session),

@@ -148,6 +148,11 @@ fn actions(state: &State) -> Vec<Command> {
         "Set up again: machine, model, first chat".into(),
         vec![FirstRunMsg::Again.into()],
     ));
+    rows.push(add(
+        Icon::FileText,
+        "Import chats of ChatGPT, LM Studio or Open WebUI".into(),
+        vec![Msg::Settings(SettingsMsg::Page(SettingsPage::Data)), Msg::Show(Screen::Settings)],
+    ));
     for (action, modifiers, key, words) in MAP {
         let in_chat = matches!(action, Action::Rename | Action::DeleteChat | Action::Regenerate);
         let told = words.is_empty() || matches!(action, Action::Palette | Action::Preferences);

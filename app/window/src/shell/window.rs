@@ -9,7 +9,7 @@ use crate::{
         settings::{self, SettingsView},
     },
     settings::{Appearance, ThemeChoice},
-    state::{self, Clock, Effect, Focus, LabMsg, ModelsMsg, Msg, Screen, State, ToastTone},
+    state::{self, Clock, Effect, FilesMsg, Focus, LabMsg, ModelsMsg, Msg, Screen, State, ToastTone},
 };
 use dspark_look::{Answer, Density, Look, Toasts, confirm};
 use dspark_protocol::ModelInfo;
@@ -252,12 +252,11 @@ fn apply(ctx: &Context, appearance: &Appearance) {
     );
 }
 
-/// A folder dropped on the window is a model to load.
+/// A model to load, chats to import, or files for the message.
 fn drops(ui: &Ui, out: &mut Vec<Msg>) {
     let dropped = ui.input(|input| input.raw.dropped_files.clone());
-    for file in dropped {
-        let path = file.path();
-        let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
-        out.push(Msg::Models(ModelsMsg::LoadPath(folder.to_path_buf())));
+    if !dropped.is_empty() {
+        let paths = dropped.iter().map(|file| file.path().to_path_buf()).collect();
+        out.push(Msg::Files(FilesMsg::Dropped(paths)));
     }
 }

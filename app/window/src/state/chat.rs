@@ -125,13 +125,13 @@ pub(super) fn update(state: &mut State, message: ChatMsg, out: &mut Vec<Effect>)
 
 fn new(state: &mut State, out: &mut Vec<Effect>) {
     state.screen = Screen::Chat;
-    keep_unsent(state);
+    keep_unsent(state, out);
     let text = state.unsent.clone();
     state.chat = Chat {
         draft: Draft {
             text,
             revision: state.chat.draft.revision,
-            tokens: None,
+            ..Draft::default()
         },
         ..Chat::default()
     };
@@ -149,10 +149,17 @@ fn open(state: &mut State, session: i64, out: &mut Vec<Effect>) {
     out.push(Effect::OpenSession(session));
 }
 
-/// What stands unsent in the new chat is there again when the person comes back to it.
-fn keep_unsent(state: &mut State) {
+/// What stands unsent is there again when the person comes back to it; files as part of the text.
+fn keep_unsent(state: &mut State, out: &mut Vec<Effect>) {
+    let unsent = state.chat.draft.message();
+    if !state.chat.draft.files.is_empty() {
+        out.push(Effect::Store(StoreWrite::Draft {
+            session: state.chat.session.unwrap_or(0),
+            text: unsent.clone(),
+        }));
+    }
     if state.chat.session.is_none() {
-        state.unsent.clone_from(&state.chat.draft.text);
+        state.unsent = unsent;
     }
 }
 
@@ -176,7 +183,7 @@ fn opened(state: &mut State, session: i64, mut tree: Tree, (draft, options): Kep
             message.state = MessageState::Streaming;
         }
     }
-    keep_unsent(state);
+    keep_unsent(state, out);
     let revision = state.chat.draft.revision;
     let title = state.sidebar.head(session).map(|head| head.title.clone());
     let reveal = state.chat.reveal.take();
@@ -237,7 +244,7 @@ pub(super) fn count_tokens(state: &mut State, out: &mut Vec<Effect>) {
         return;
     }
     let leaf = state.chat.tree.leaf().map(|leaf| leaf.id);
-    let prompt = state.prompt(leaf, false, &state.chat.draft.text);
+    let prompt = state.prompt(leaf, false, &state.chat.draft.message());
     out.push(Effect::CountTokens {
         revision: state.chat.draft.revision,
         prompt,
@@ -257,7 +264,7 @@ pub(super) fn model_ready(state: &mut State, out: &mut Vec<Effect>) {
 }
 
 fn send(state: &mut State, out: &mut Vec<Effect>) {
-    let text = state.chat.draft.text.trim().to_owned();
+    let text = state.chat.draft.message().trim().to_owned();
     if text.is_empty() || state.live().is_some() || state.chat.opening.is_some() {
         return;
     }
@@ -286,6 +293,7 @@ fn send(state: &mut State, out: &mut Vec<Effect>) {
         text: String::new(),
     }));
     state.chat.draft.text.clear();
+    state.chat.draft.files.clear();
     if state.chat.session.is_none() {
         state.unsent.clear();
     }
@@ -304,7 +312,11 @@ fn ask(state: &mut State, parent: Option<i64>, text: String, out: &mut Vec<Effec
 
 fn create_session(state: &mut State, text: &str, out: &mut Vec<Effect>) -> i64 {
     let id = state.next_session_id();
-    let title = auto_title(text);
+    let (files, words) = dspark_attach::split(text);
+    let title = match (words.trim(), files.first()) {
+        ("", Some(file)) => file.name.clone(),
+        (words, _) => auto_title(words),
+    };
     out.push(Effect::Store(StoreWrite::CreateSession { id, title: title.clone() }));
     state.sidebar.insert(SessionHead {
         id,

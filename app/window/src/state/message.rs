@@ -1,6 +1,6 @@
 use super::{
-    Screen, chat::ChatMsg, decoding::DecodingMsg, first_run::FirstRunMsg, lab::LabMsg, models::ModelsMsg, palette::PaletteMsg,
-    settings::SettingsMsg, sidebar::SidebarMsg,
+    Screen, chat::ChatMsg, decoding::DecodingMsg, files::FilesMsg, first_run::FirstRunMsg, lab::LabMsg, models::ModelsMsg,
+    palette::PaletteMsg, settings::SettingsMsg, sidebar::SidebarMsg,
 };
 use crate::{
     bridge::ServerConfig,
@@ -20,6 +20,7 @@ pub enum Msg {
     Models(ModelsMsg),
     FirstRun(FirstRunMsg),
     Lab(LabMsg),
+    Files(FilesMsg),
     Decoding(DecodingMsg),
     Palette(PaletteMsg),
     /// A file that was asked for is written, or is not.
@@ -83,6 +84,11 @@ pub enum Effect {
     StartServer(ServerConfig),
     StopServer,
     Copy(String),
+    /// What they are is found out; `chats` are sought for in them and nothing else.
+    ReadFiles {
+        paths: Vec<PathBuf>,
+        chats: bool,
+    },
     /// Into the person's downloads.
     SaveFile {
         name: String,
@@ -111,6 +117,12 @@ pub enum StoreWrite {
     CreateSession {
         id: i64,
         title: String,
+    },
+    /// A chat that began elsewhere, at this time in milliseconds.
+    ImportSession {
+        id: i64,
+        title: String,
+        at: i64,
     },
     Rename {
         session: i64,

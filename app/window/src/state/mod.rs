@@ -6,6 +6,7 @@ mod chat;
 mod decoding;
 mod events;
 mod export;
+mod files;
 mod first_run;
 mod lab;
 mod message;
@@ -22,6 +23,7 @@ mod toast;
 pub use chat::{Chat, ChatMsg, Draft, Edit, Live, Phase};
 pub use decoding::DecodingMsg;
 pub use export::ExportChat;
+pub use files::{FilesMsg, Intake, LONG_PASTE};
 pub use first_run::{FirstRun, FirstRunMsg, Step, Truth};
 pub use lab::{Asker, Depth, ExportAs, Lab, LabMsg, LabView};
 pub use message::{Effect, Focus, Msg, StoreWrite};
@@ -239,6 +241,7 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
         Msg::Models(message) => models::update(state, message, out),
         Msg::FirstRun(message) => first_run::update(state, message, out),
         Msg::Lab(message) => lab::update(state, message, out),
+        Msg::Files(message) => files::update(state, message, out),
         Msg::Palette(message) => palette::update(state, message, out),
         Msg::Decoding(message) => decoding::update(state, message, out),
         Msg::Saved(result) => saved(state, result),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::wildcard_imports)]
 
 mod chat;
+mod files;
 mod first_run;
 mod lab;
 mod support;

@@ -1,7 +1,7 @@
 use super::{meter, options, view::ChatView};
 use crate::{
     shell::{keys, text::count},
-    state::{ChatMsg, Msg, Phase, State},
+    state::{ChatMsg, FilesMsg, LONG_PASTE, Msg, Phase, State},
 };
 use dspark_look::{Button, Composer, ComposerState, Icon, SendKey};
 use egui::{Event, Id, Ui};
@@ -45,6 +45,10 @@ pub(super) fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Ve
         out.push(Msg::Chat(ChatMsg::EditLast));
     }
     meter::show(ui, state, out);
+    files(ui, state, out);
+    if focused {
+        long_paste(ui, out);
+    }
     let window_height = ui.ctx().content_rect().height();
     let shown = Composer {
         text: &mut text,
@@ -69,6 +73,51 @@ pub(super) fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Ve
     if std::mem::take(&mut view.focus_composer) {
         shown.field.request_focus();
     }
+}
+
+/// The files that go with the message.
+fn files(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
+    let files = &state.chat.draft.files;
+    if files.is_empty() {
+        return;
+    }
+    ui.horizontal_wrapped(|ui| {
+        ui.spacing_mut().item_spacing = egui::vec2(6.0, 6.0);
+        for (at, file) in files.iter().enumerate() {
+            let label = format!("Remove {}", file.name);
+            let detail = lines(file);
+            let chip = Button::secondary(&file.name)
+                .small()
+                .icon(Icon::FileText)
+                .detail(&detail)
+                .label(&label);
+            if ui.add(chip).on_hover_text("Click to take it out again").clicked() {
+                out.push(Msg::Files(FilesMsg::Remove(at)));
+            }
+        }
+    });
+    ui.add_space(8.0);
+}
+
+/// `12 lines`.
+pub(super) fn lines(file: &dspark_attach::Attachment) -> String {
+    match file.lines() {
+        1 => "1 line".into(),
+        n => format!("{} lines", count(n)),
+    }
+}
+
+/// A long paste becomes a file beside the text.
+fn long_paste(ui: &Ui, out: &mut Vec<Msg>) {
+    ui.input_mut(|input| {
+        input.events.retain(|event| match event {
+            Event::Paste(text) if text.len() > LONG_PASTE => {
+                out.push(Msg::Files(FilesMsg::Pasted(text.clone())));
+                false
+            }
+            _ => true,
+        });
+    });
 }
 
 /// Nothing else has the keyboard: a button was pressed, or Escape stopped an answer and left the field. What is typed then

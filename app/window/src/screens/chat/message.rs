@@ -1,12 +1,13 @@
 //! One message: the question in its bubble, the answer as a column with what can be done about it.
 
-use super::view::MessageView;
+use super::{composer::lines, view::MessageView};
 use crate::{
     markdown,
     screens::lab::words::mode_named,
     shell::text::{count, ordinal, seconds},
     state::{ChatMsg, Live, Msg, Phase, Sources, State, Tint, split_reasoning},
 };
+use dspark_attach::Attachment;
 use dspark_look::{
     Behind, Button, Chip, ErrorCard, Icon, IconButton, ReasoningHead, Theme, Tile, Tone, Type, actions_row, paint_ring, progress_bar,
     reasoning, tip, turn_tiles, user_message,
@@ -14,12 +15,21 @@ use dspark_look::{
 use dspark_sessions::{Finish, Message, MessageState};
 use egui::{Frame, Key, Layout, Margin, Stroke, TextEdit, Ui, UiBuilder, vec2};
 
+/// Characters of a file that are shown where it is opened.
+const FILE_SHOWN: usize = 8000;
+
 pub(super) fn question(ui: &mut Ui, state: &State, stored: &Message, focus: &mut bool, out: &mut Vec<Msg>) {
     if let Some(edit) = state.chat.edit.as_ref().filter(|edit| edit.message == stored.id) {
         return editor(ui, state, &edit.text, focus, out);
     }
     let top = ui.cursor().top();
-    let response = user_message(ui, &stored.text);
+    let (files, words) = dspark_attach::split(&stored.text);
+    let response = if files.is_empty() {
+        user_message(ui, &stored.text)
+    } else {
+        attached(ui, stored.id, &files);
+        user_message(ui, if words.is_empty() { "(no words beside the files)" } else { words })
+    };
     ui.add_space(2.0);
     let row = egui::Rect::from_min_max(
         egui::pos2(ui.max_rect().left(), top),
@@ -60,6 +70,50 @@ pub(super) fn question(ui: &mut Ui, state: &State, stored: &Message, focus: &mut
         button(ui, Icon::Copy, "Copy message", ChatMsg::CopyMessage(stored.id));
         button(ui, Icon::PencilSimple, "Edit message", ChatMsg::StartEdit(stored.id));
     });
+}
+
+/// The files of a question, folded; one at a time can be opened.
+fn attached(ui: &mut Ui, message: i64, files: &[Attachment]) {
+    let id = egui::Id::unique(("attached", message));
+    let mut open: Option<usize> = ui.data(|data| data.get_temp(id)).flatten();
+    ui.with_layout(Layout::right_to_left(egui::Align::Min).with_main_wrap(true), |ui| {
+        ui.spacing_mut().item_spacing = vec2(6.0, 6.0);
+        for (at, file) in files.iter().enumerate().rev() {
+            let (detail, label) = (lines(file), format!("Show {}", file.name));
+            let chip = Button::secondary(&file.name)
+                .small()
+                .icon(Icon::FileText)
+                .detail(&detail)
+                .label(&label);
+            if ui.add(chip).clicked() {
+                open = (open != Some(at)).then_some(at);
+            }
+        }
+    });
+    ui.data_mut(|data| data.insert_temp(id, open));
+    ui.add_space(6.0);
+    if let Some(file) = open.and_then(|at| files.get(at)) {
+        let theme = Theme::of(ui);
+        Frame::new()
+            .fill(theme.raised)
+            .stroke(Stroke::new(1.0, theme.line))
+            .corner_radius(dspark_look::space::radius::MESSAGE)
+            .inner_margin(Margin::symmetric(14, 10))
+            .show(ui, |ui| {
+                ui.set_width(ui.available_width());
+                egui::ScrollArea::vertical().id_salt(id).max_height(280.0).show(ui, |ui| {
+                    // Laid out whole, a long file would hold up the frame: a page of it says what it is.
+                    let shown: String = file.text.chars().take(FILE_SHOWN).collect();
+                    let more = if shown.len() < file.text.len() { "\n…" } else { "" };
+                    ui.add(
+                        egui::Label::new(Type::CODE.rich(format!("{shown}{more}"), theme.t1))
+                            .selectable(true)
+                            .wrap(),
+                    );
+                });
+            });
+        ui.add_space(6.0);
+    }
 }
 
 /// `‹ 2/3 ›` between alternatives. Added from the right.

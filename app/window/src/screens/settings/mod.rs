@@ -14,6 +14,8 @@ pub struct SettingsView {
     pub(super) port: Option<String>,
     pub(super) show_key: bool,
     pub(super) folder: String,
+    /// Path of an export of another program's chats.
+    pub(super) import: String,
     /// Text of the drafter's path while it is typed.
     pub(super) drafter: Option<String>,
 }

@@ -7,7 +7,7 @@ use crate::{
         keys::{self, MAP},
         picker::expand,
     },
-    state::{ModelsMsg, Msg, ServerState, SettingsMsg, SettingsPage, State},
+    state::{FilesMsg, ModelsMsg, Msg, ServerState, SettingsMsg, SettingsPage, State},
 };
 use dspark_look::{
     Button, Chip, Icon, IconButton, SettingsRow, Slider, TextField, Theme, Tone, Type, command_strip, segmented, settings_group, toggle,
@@ -22,7 +22,7 @@ pub(super) fn show(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mu
         SettingsPage::Models => models(ui, state, view, out),
         SettingsPage::Decoding => super::decoding::show(ui, state, view, out),
         SettingsPage::Chat => chat(ui, &mut settings),
-        SettingsPage::Data => data(ui, state, out),
+        SettingsPage::Data => data(ui, state, view, out),
         SettingsPage::About => about(ui, state),
     }
     if settings != state.settings {
@@ -281,7 +281,7 @@ fn chat(ui: &mut Ui, settings: &mut Settings) {
     });
 }
 
-fn data(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
+fn data(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg>) {
     settings_group(ui, "What leaves this machine", |ui| {
         SettingsRow::new("Chats and prompts")
             .detail("Never. The model runs here")
@@ -292,6 +292,22 @@ fn data(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         SettingsRow::new("Usage statistics")
             .detail("None are collected")
             .show(ui, |ui| ui.add(Chip::new("none").tone(Tone::Ok).icon(Icon::Check)));
+    });
+    gap(ui);
+    settings_group(ui, "Chats of other programs", |ui| {
+        SettingsRow::new("Import")
+            .detail("An export of ChatGPT, LM Studio or Open WebUI, or a folder of them. Dropping the file on the window does the same")
+            .show(ui, |ui| {
+                let ready = !view.import.trim().is_empty();
+                let import = ui.add(Button::secondary("Import").small().enabled(ready)).clicked();
+                let field = TextField::new(&mut view.import, "Export to import");
+                let response = ui.add(field.hint("Path of a file or folder").width(260.0).mono());
+                let entered = response.lost_focus() && ui.input(|input| input.key_pressed(egui::Key::Enter));
+                if (import || entered) && ready {
+                    out.push(Msg::Files(FilesMsg::Import(expand(view.import.trim()))));
+                    view.import.clear();
+                }
+            });
     });
     gap(ui);
     let theme = Theme::of(ui);

@@ -29,10 +29,19 @@ pub struct Chat {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Draft {
     pub text: String,
+    /// Go before the text when it is sent.
+    pub files: Vec<dspark_attach::Attachment>,
     /// Goes up with every change, so that a late token count is known to be late.
     pub revision: u64,
     /// Tokens of the conversation with this text, template included.
     pub tokens: Option<usize>,
+}
+
+impl Draft {
+    /// What would be sent.
+    pub fn message(&self) -> String {
+        dspark_attach::message(&self.files, &self.text)
+    }
 }
 
 /// A message being edited in place.
