@@ -4,6 +4,7 @@ use crate::{
     device::{Device, memory},
     machine::Machine,
     model::{FolderLoader, ModelLoader},
+    prefix::DiskOptions,
     sample::Place,
     selftest,
     speculate::calibrate::Calibration,
@@ -27,6 +28,8 @@ pub struct EngineOptions {
     pub queue_limit: usize,
     /// Finished prompt caches to keep for later turns, and as many short ones beside long ones; 0 keeps none.
     pub prefix_slots: usize,
+    /// Where prompts are kept between runs; `None` keeps them in memory alone.
+    pub prefix_disk: Option<DiskOptions>,
     /// Prompt tokens computed between two looks at the commands; `None` chooses by device.
     pub prefill_chunk: Option<usize>,
     /// Where tokens are drawn; `None` chooses by device.
@@ -43,6 +46,7 @@ impl Default for EngineOptions {
             loader: Box::new(FolderLoader),
             queue_limit: 32,
             prefix_slots: 2,
+            prefix_disk: None,
             prefill_chunk: None,
             place: None,
             calibration: Calibration::default(),

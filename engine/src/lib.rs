@@ -23,4 +23,5 @@ pub use dspark_protocol as protocol;
 pub use dspark_text as text;
 pub use engine::{EngineOptions, start};
 pub use exit::{leave, prepare};
+pub use prefix::DiskOptions;
 pub use speculate::calibrate::Calibration;

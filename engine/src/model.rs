@@ -32,6 +32,16 @@ pub trait ModelLoader: Send {
     /// # Errors
     /// What is wrong with the folder, or [`EngineError::Cancelled`]; nothing stays in memory then.
     fn load(&mut self, request: &LoadRequest, report: &mut dyn FnMut(LoadStage, u64, u64), cancel: &CancellationToken) -> Result<Loaded>;
+
+    /// Everything that can be known of a model without reading its weights: asked before the present one is given up for it.
+    /// Bytes that it will take, where they can be told.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    fn check(&mut self, request: &LoadRequest) -> Result<Option<u64>> {
+        let _ = request;
+        Ok(None)
+    }
 }
 
 /// Loads MLX folders from disk.
@@ -39,18 +49,19 @@ pub trait ModelLoader: Send {
 pub struct FolderLoader;
 
 impl ModelLoader for FolderLoader {
+    fn check(&mut self, request: &LoadRequest) -> Result<Option<u64>> {
+        Checkpoint::open(&request.path).map_err(|error| error.into_engine(&request.name))?;
+        tokenizer(request)?;
+        let drafter = request.drafter.as_deref().map_or(0, weight_bytes);
+        Ok(Some(weight_bytes(&request.path) + drafter))
+    }
+
     fn load(&mut self, request: &LoadRequest, report: &mut dyn FnMut(LoadStage, u64, u64), cancel: &CancellationToken) -> Result<Loaded> {
         // Small and telling: a folder with a broken configuration or without a usable tokenizer is refused before
         // gigabytes are read. The configuration first: the tokenizer reads it too, for the ends of a text.
         let named = |error: LoadError| error.into_engine(&request.name);
         let checkpoint = Checkpoint::open(&request.path).map_err(named)?;
-        let tokenizer = Tokenizer::load(&request.path).map_err(|error| match error {
-            TextError::Invalid { .. } => EngineError::Load {
-                model: request.name.clone(),
-                reason: error.to_string(),
-            },
-            other => other.into(),
-        })?;
+        let tokenizer = tokenizer(request)?;
         let mut reading = |done, total| report(LoadStage::Reading, done, total);
         let model = checkpoint.load(&LoadOptions::default(), &mut reading, cancel).map_err(named)?;
         report(LoadStage::Preparing, 0, 0);
@@ -91,6 +102,27 @@ impl ModelLoader for FolderLoader {
             facts,
         })
     }
+}
+
+fn tokenizer(request: &LoadRequest) -> Result<Tokenizer> {
+    Tokenizer::load(&request.path).map_err(|error| match error {
+        TextError::Invalid { .. } => EngineError::Load {
+            model: request.name.clone(),
+            reason: error.to_string(),
+        },
+        other => other.into(),
+    })
+}
+
+/// Of the weights' files in a folder, or of one file.
+fn weight_bytes(path: &std::path::Path) -> u64 {
+    let size = |path: &std::path::Path| std::fs::metadata(path).map_or(0, |about| about.len());
+    let Ok(entries) = std::fs::read_dir(path) else { return size(path) };
+    let files = entries.flatten().map(|entry| entry.path());
+    files
+        .filter(|file| file.extension().is_some_and(|kind| kind == "safetensors" || kind == "gguf"))
+        .map(|file| size(&file))
+        .sum()
 }
 
 /// The drafter of a request, bound to `target`. One that was asked for by name or by mode must fit; one that was only found

@@ -2,6 +2,7 @@
 
 use crate::drafters::Ends;
 use mlx_rs::{Array, error::Exception};
+use std::collections::BTreeMap;
 
 /// Which rows of the vocabulary projection a forward computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,26 @@ pub struct Output {
     pub features: Option<Array>,
 }
 
+/// A cache taken apart, to be kept outside memory: arrays and numbers by name.
+#[derive(Debug, Default)]
+pub struct Parts {
+    pub arrays: BTreeMap<String, Array>,
+    pub numbers: BTreeMap<String, usize>,
+}
+
+impl Parts {
+    pub(crate) fn array(&mut self, name: &str) -> Option<Array> {
+        self.arrays.remove(name)
+    }
+
+    /// # Errors
+    /// There is none of this name.
+    pub(crate) fn number(&self, name: &str) -> Result<usize, Exception> {
+        let missing = || Exception::custom(format!("a kept cache lacks `{name}`"));
+        self.numbers.get(name).copied().ok_or_else(missing)
+    }
+}
+
 /// The per-layer state of one sequence.
 pub trait Cache: std::any::Any {
     /// Tokens it holds.
@@ -76,6 +97,44 @@ pub trait Cache: std::any::Any {
     /// A copy to go back to, cheap until either is appended to; `None` where there is none.
     fn snapshot(&self) -> Option<Box<dyn Cache>> {
         None
+    }
+    /// How many tokens [`Self::trim`] can drop now.
+    fn droppable(&self) -> usize {
+        if self.trimmable() { self.len() } else { 0 }
+    }
+    /// Whether some layer cannot go back to any earlier position, so that checkpoints are worth taking.
+    fn rigid(&self) -> bool {
+        false
+    }
+    /// What of the present state trimming cannot bring back: layers with a window or a recurrent state. `None` where
+    /// there is nothing of the kind. Small, whatever the length.
+    fn checkpoint(&self) -> Option<Box<dyn Cache>> {
+        None
+    }
+    /// Goes back to where a checkpoint of this sequence, or of one that begins alike, was taken.
+    ///
+    /// # Errors
+    /// When it is of another kind of cache, or of a longer text.
+    fn restore(&mut self, checkpoint: &dyn Cache) -> Result<(), Exception> {
+        let _ = checkpoint;
+        Err(Exception::custom("this kind of cache knows no checkpoints"))
+    }
+    /// Lets go of buffers that are shared with the cache this was copied from, but for what it holds itself.
+    fn detach(&mut self) -> Result<(), Exception> {
+        Ok(())
+    }
+    /// Takes it apart under names that begin with `name`; false where it cannot be.
+    fn export(&self, name: &str, parts: &mut Parts) -> Result<bool, Exception> {
+        let _ = (name, parts);
+        Ok(false)
+    }
+    /// Puts what [`Self::export`] took apart into a new, empty cache of the same model.
+    ///
+    /// # Errors
+    /// When a part is missing.
+    fn import(&mut self, name: &str, parts: &mut Parts) -> Result<(), Exception> {
+        let _ = (name, parts);
+        Err(Exception::custom("this kind of cache cannot be put together from parts"))
     }
     /// Arrays to evaluate between prefill chunks.
     fn arrays(&self) -> Vec<&Array>;

@@ -82,6 +82,40 @@ fn a_failed_cancelled_or_panicking_load_leaves_the_old_model_in_place() {
 }
 
 /// Cases mf-006 and mf-007: a window is a cap, and one that cannot be met is never silently less.
+/// Where memory does not hold both: preflight before release, release before load, and back again on failure.
+#[test]
+fn a_model_that_is_given_up_comes_back_where_the_new_one_does_not_load() {
+    let bench = bench();
+    bench.switches.huge.store(true, SeqCst);
+    let first = bench.engine.snapshot().model.clone().unwrap();
+    let loads = || bench.switches.loads.load(SeqCst);
+    let before = loads();
+    let refused = load(&bench.engine, "unfit").unwrap_err();
+    assert!(refused.to_string().contains("configuration"), "{refused}");
+    assert_eq!(loads(), before, "nothing was loaded");
+    let now = bench.engine.snapshot();
+    assert_eq!(now.model.as_ref().unwrap().loaded_at, first.loaded_at, "and nothing given up");
+
+    let failed = load(&bench.engine, "fail").unwrap_err();
+    assert!(failed.to_string().contains("planted"), "{failed}");
+    assert_eq!(loads(), before + 2, "the new one, and the old one again");
+    assert_eq!(bench.engine.snapshot().model.as_ref().unwrap().name, first.name);
+    assert!(bench.engine.codec().is_ok());
+    assert!(read(bench.engine.submit(request(prompt("abc"), 3)).unwrap()).end.is_ok());
+
+    load(&bench.engine, "other").unwrap();
+    assert_eq!(bench.engine.snapshot().model.as_ref().unwrap().name, "other");
+
+    // Neither loads: the engine stays up, without a model, and says both.
+    bench.switches.fail_again.store(true, SeqCst);
+    let both = load(&bench.engine, "third").unwrap_err().to_string();
+    assert!(both.contains("`other`") && both.contains("again"), "{both}");
+    assert!(bench.engine.snapshot().model.is_none());
+    bench.switches.fail_again.store(false, SeqCst);
+    load(&bench.engine, "fourth").unwrap();
+    assert!(read(bench.engine.submit(request(prompt("abc"), 3)).unwrap()).end.is_ok());
+}
+
 #[test]
 fn the_context_window_is_honoured_or_refused() {
     let bench = bench();

@@ -19,6 +19,8 @@ import time
 import zipfile
 from pathlib import Path
 
+import server
+
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = Path(__file__).resolve().parent
 BARS = {("prefill", 512): 1.9, ("decode", 32): 1.2, ("decode", 512): 1.8, ("decode", 2048): 1.7}
@@ -239,12 +241,13 @@ def chip():
 
 
 def main():
-    parts = ["decoding", "kernels", "start", "window"]
+    parts = ["decoding", "kernels", "start", "window", "server"]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--home", type=lambda text: Path(text).resolve(), default=ROOT / "target/bench", help="where the peers are installed")
     parser.add_argument("--only", default=",".join(parts), help="parts to run, separated by commas (all)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--prompt", type=int, default=400, help="tokens of the prompt that the server part begins with")
     parser.add_argument("--kernels", action="store_true", help="also the table of every kernel (minutes)")
     arguments = parser.parse_args()
     wanted = arguments.only.split(",")
@@ -262,6 +265,16 @@ def main():
         kernels(arguments.kernels)
     if "window" in wanted:
         window()
+    if "server" in wanted:
+        python, reference = (arguments.home / "venv/bin" / name for name in ("python", "mlx-dspark"))
+        server.run(
+            arguments.home,
+            python if python.exists() else None,
+            reference if reference.exists() else None,
+            arguments.rounds,
+            arguments.prompt,
+            table,
+        )
 
 
 if __name__ == "__main__":

@@ -394,6 +394,13 @@ pub(super) struct ServeArgs {
     /// Requests that may wait.
     #[arg(long, default_value_t = 32)]
     pub(super) max_queue: usize,
+    /// Keep computed prompts on disk too, in at most this many gigabytes, so that conversations go on at full speed after a
+    /// restart; 0 keeps them in memory alone. They hold what was said: the folder is readable by you alone.
+    #[arg(long, value_name = "GB", default_value_t = 0, env = "MLX_DSPARK_PROMPT_CACHE_GB")]
+    pub(super) prompt_cache_gb: u64,
+    /// The folder for them, instead of `prompts` in the program's cache folder.
+    #[arg(long, value_name = "DIR")]
+    pub(super) prompt_cache_dir: Option<PathBuf>,
     /// Skip the short generation that makes the first request as fast as the rest.
     #[arg(long)]
     pub(super) no_warmup: bool,

@@ -100,10 +100,14 @@ impl Session {
 
 /// Ends the engine and waits for it, at most 5 s.
 pub(super) async fn stop(handle: &EngineHandle) {
+    stop_within(handle, std::time::Duration::from_secs(5)).await;
+}
+
+pub(super) async fn stop_within(handle: &EngineHandle, patience: std::time::Duration) {
     handle.shutdown();
     let mut changes = handle.subscribe();
     let stopped = changes.wait_for(|snapshot| snapshot.state == EngineState::Stopped);
-    let _ = tokio::time::timeout(std::time::Duration::from_secs(5), stopped).await;
+    let _ = tokio::time::timeout(patience, stopped).await;
 }
 
 /// The model that the arguments name, or else the one used last. The starter is fetched on demand; other downloads are

@@ -52,6 +52,7 @@ fn request(args: &GenerateArgs, output: &Output) -> Outcome<Request> {
         logprobs: args.logprobs,
         ignore_eos: false,
         return_token_ids: true,
+        fresh: false,
     })
 }
 

@@ -8,11 +8,12 @@ use super::{
     window,
 };
 use crate::host::HubHost;
-use dspark_engine::EngineOptions;
+use dspark_engine::{DiskOptions, EngineOptions};
+use dspark_hub::Hub;
 use dspark_protocol::{LoadRequest, SamplingDefaults};
 use dspark_serve::{ApiKey, ServeConfig, Server};
 use serde_json::json;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use tokio::signal::unix::{SignalKind, signal};
 
 pub(super) fn run(args: &ServeArgs, output: &Output) -> Outcome {
@@ -40,6 +41,7 @@ async fn serve(args: &ServeArgs, config: ServeConfig, output: &Output) -> Outcom
     };
     let handle = engine::start(EngineOptions {
         queue_limit: args.max_queue,
+        prefix_disk: prompts_on_disk(args),
         ..engine::options()
     })
     .await?;
@@ -73,7 +75,9 @@ async fn serve(args: &ServeArgs, config: ServeConfig, output: &Output) -> Outcom
         }
     };
     server.serve(end).await;
-    handle.shutdown();
+    // What is kept of prompts may still have to be written.
+    let patience = if args.prompt_cache_gb > 0 { 60 } else { 5 };
+    engine::stop_within(&handle, Duration::from_secs(patience)).await;
     if let Some(ready) = ready {
         ready.abort();
         match ready.await {
@@ -84,6 +88,16 @@ async fn serve(args: &ServeArgs, config: ServeConfig, output: &Output) -> Outcom
         }
     }
     Ok(())
+}
+
+/// Off unless asked for.
+fn prompts_on_disk(args: &ServeArgs) -> Option<DiskOptions> {
+    let folder = args.prompt_cache_dir.clone();
+    (args.prompt_cache_gb > 0).then(|| DiskOptions {
+        folder: folder.unwrap_or_else(|| Hub::from_env().places.cache.join("prompts")),
+        limit: args.prompt_cache_gb.saturating_mul(1 << 30),
+        patience: Duration::from_mins(1),
+    })
 }
 
 fn config(args: &ServeArgs) -> Outcome<ServeConfig> {

@@ -143,6 +143,8 @@ pub struct Request {
     pub ignore_eos: bool,
     /// Report each token's id in [`crate::TextDelta::tokens`] and the summary.
     pub return_token_ids: bool,
+    /// Compute the whole prompt, and keep nothing of it for others: runs that are compared start alike.
+    pub fresh: bool,
 }
 
 impl Request {
@@ -162,6 +164,7 @@ impl Request {
             logprobs: None,
             ignore_eos: false,
             return_token_ids: false,
+            fresh: false,
         }
     }
 }

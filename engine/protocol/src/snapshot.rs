@@ -107,6 +107,45 @@ pub struct Totals {
     pub decode_seconds: f64,
 }
 
+/// A text whose computed prompt is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct PrefixSlot {
+    pub tokens: usize,
+    /// Allocated, of everything that is kept of it.
+    pub bytes: u64,
+    /// Places in it that can be gone back to, in tokens, where it cannot simply be cut.
+    pub rungs: Vec<usize>,
+    /// Kept beside longer ones.
+    pub aside: bool,
+    /// On disk too.
+    pub saved: bool,
+}
+
+/// Texts kept on disk.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct PrefixDisk {
+    pub entries: usize,
+    pub bytes: u64,
+    pub limit: u64,
+    /// Why nothing is written any more.
+    pub stopped: Option<String>,
+}
+
+/// The prompts that the loaded model keeps, the last used first. Source: `spec/caching-batching.md` §1.6.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct PrefixState {
+    pub slots: Vec<PrefixSlot>,
+    /// Prompts that a kept text covered as far as could be, in part, and not at all.
+    pub hits: u64,
+    pub partial_hits: u64,
+    pub misses: u64,
+    /// Tokens that were not computed again.
+    pub reused_tokens: u64,
+    /// `None` where nothing is kept on disk.
+    pub disk: Option<PrefixDisk>,
+    pub disk_reads: u64,
+}
+
 /// The latest state of the engine, published at every round (at most 30 times a second while generating).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Snapshot {
@@ -123,6 +162,8 @@ pub struct Snapshot {
     pub context_tokens: usize,
     /// How the loaded model speculates; `None` without a model.
     pub speculation: Option<Arc<SpeculationState>>,
+    /// What is kept of earlier prompts.
+    pub prefix: Arc<PrefixState>,
     #[serde(skip)]
     pub started: Instant,
     /// When the worker last made progress; `/health` judges a stall by it.
@@ -144,6 +185,7 @@ impl Default for Snapshot {
             last_decode_rate: None,
             context_tokens: 0,
             speculation: None,
+            prefix: Arc::default(),
             started: now,
             beat: now,
         }

@@ -107,6 +107,105 @@ async fn a_load_that_fails_says_why_and_leaves_the_model_in_place() {
     assert_eq!(get(&app, "/admin/status").await.1["error"], Value::Null);
 }
 
+/// The events of a race: names and data.
+async fn race(app: &App, body: Value) -> Vec<(String, Value)> {
+    let headers = [("content-type", "application/json")];
+    let response = send(app, request("POST", "/admin/race", &headers, body.to_string())).await;
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    let text = common::text(response).await;
+    let frames = text.split("\n\n").filter(|frame| !frame.is_empty());
+    frames
+        .map(|frame| {
+            let (name, data) = frame.split_once('\n').unwrap();
+            (
+                name.strip_prefix("event: ").unwrap().to_owned(),
+                serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap(),
+            )
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_race_runs_its_arms_in_turn_and_compares_them() {
+    let (app, _) = hosted(ServeConfig::default());
+    let told = race(
+        &app,
+        json!({"prompt": "hi", "arms": ["lookup", "baseline", {"mode": "dspark", "cap": 3}], "max_tokens": 20}),
+    )
+    .await;
+    let names: Vec<&str> = told.iter().map(|(name, _)| name.as_str()).filter(|name| *name != "token").collect();
+    let arm = ["arm_start", "arm_done"];
+    assert_eq!(names, [&["start"][..], &arm, &arm, &arm, &["verdict", "done"]].concat());
+    assert_eq!(told[0].1["arms"], json!(["lookup", "baseline", "dspark cap 3"]));
+    let tokens: String = told
+        .iter()
+        .filter(|(name, event)| name == "token" && event["index"] == 1)
+        .map(|(_, event)| event["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(tokens, "Hello there.");
+    let done = &told.iter().find(|(name, _)| name == "arm_done").unwrap().1;
+    for key in [
+        "index",
+        "label",
+        "mode",
+        "cap",
+        "tokens",
+        "seconds",
+        "tokens_per_sec",
+        "accept_len",
+        "target_forwards",
+        "lookup_rounds",
+    ] {
+        assert!(done.get(key).is_some(), "{key}: {done}");
+    }
+    let verdict = &told[told.len() - 2].1;
+    assert_eq!((&verdict["identical"], &verdict["reference"]), (&json!(true), &json!("baseline")));
+}
+
+/// Arms that say different things, and one that stops early.
+#[tokio::test]
+async fn a_race_tells_a_difference_from_a_shorter_answer() {
+    let answer = Arc::new(|request: &dspark_protocol::Request| {
+        Ok(match request.mode {
+            dspark_protocol::Mode::Baseline => "one two three four".to_owned(),
+            dspark_protocol::Mode::Lookup => "one two".to_owned(),
+            _ => "one two five four".to_owned(),
+        })
+    });
+    let engine = engine(Script {
+        answer,
+        ..Script::saying("")
+    });
+    let app = App::new(ServeConfig::default(), engine, IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let told = race(&app, json!({"prompt": "hi", "arms": ["baseline", "lookup"]})).await;
+    let verdict = &told[told.len() - 2].1;
+    assert_eq!(
+        (&verdict["identical"], &verdict["identical_where_overlapping"]),
+        (&json!(false), &json!(true))
+    );
+    assert_eq!(
+        (&verdict["divergences"][0]["length_only"], &verdict["divergences"][0]["first_diff"]),
+        (&json!(true), &json!(2))
+    );
+    // Refusals come as a status, and only where the prompt or the arms are at fault.
+    let (status, error) = post(&app, "/admin/race", json!({"prompt": "hi", "arms": ["baseline"]})).await;
+    assert_eq!((status, &error["error"]["param"]), (400, &json!("arms")));
+}
+
+#[tokio::test]
+async fn a_race_ends_when_its_reader_leaves() {
+    let engine = engine(Script::saying("word ".repeat(5000)).at(50.0));
+    let app = App::new(ServeConfig::default(), engine.clone(), IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let headers = [("content-type", "application/json")];
+    let body = json!({"prompt": "hi", "max_tokens": 4000}).to_string();
+    let response = send(&app, request("POST", "/admin/race", &headers, body)).await;
+    eventually(|| !engine.snapshot().requests.is_empty()).await;
+    drop(response);
+    eventually(|| engine.snapshot().requests.is_empty() && engine.snapshot().totals.cancelled == 1).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(engine.snapshot().totals.requests, 1, "the second arm never ran");
+}
+
 #[tokio::test]
 async fn a_load_in_the_background_is_watched_and_cancelled() {
     let (app, _) = hosted(ServeConfig::default());

@@ -1,14 +1,17 @@
 //! The state of one sequence, layer by layer: keys and values of all positions, of the last ones, or a recurrent state.
 
+mod parts;
 mod recurrent;
 mod sliding;
 
-use crate::target::Cache;
+use crate::target::{Cache, Parts};
 use mlx_cpu::KvCache;
 use mlx_rs::{Array, Dtype, error::Exception, ops::zeros_dtype};
+pub(crate) use parts::{export_kv, import_kv};
 pub use recurrent::Recurrent;
 pub(crate) use recurrent::{Left, last};
 pub use sliding::SlidingCache;
+use std::any::Any;
 
 /// Positions by which a cache grows.
 const STEP: i32 = 256;
@@ -97,6 +100,11 @@ impl LayerCache {
             Self::Recurrent(recurrent) => return recurrent.commit(rows, path),
         };
         kv.compact(kv.len() - rows as i32, path)
+    }
+
+    /// Whether any number of tokens can always be dropped.
+    fn elastic(&self) -> bool {
+        matches!(self, Self::Kv(_))
     }
 
     /// How many tokens can be dropped.
@@ -223,6 +231,80 @@ impl Cache for DecoderCache {
 
     fn snapshot(&self) -> Option<Box<dyn Cache>> {
         Some(Box::new(self.clone()))
+    }
+
+    fn droppable(&self) -> usize {
+        self.layers.iter().map(LayerCache::trimmable).min().unwrap_or(0).min(self.len)
+    }
+
+    fn rigid(&self) -> bool {
+        !self.layers.iter().all(LayerCache::elastic)
+    }
+
+    fn checkpoint(&self) -> Option<Box<dyn Cache>> {
+        let left = |layer: &LayerCache| match layer {
+            LayerCache::Kv(kv) => LayerCache::Kv(KvCache::new(kv.dtype(), STEP)),
+            layer => layer.clone(),
+        };
+        let kept = Self {
+            layers: self.layers.iter().map(left).collect(),
+            len: self.len,
+        };
+        self.rigid().then(|| Box::new(kept) as Box<dyn Cache>)
+    }
+
+    fn restore(&mut self, checkpoint: &dyn Cache) -> Result<(), Exception> {
+        let kept = (checkpoint as &dyn Any).downcast_ref::<Self>();
+        let Some(kept) = kept.filter(|kept| kept.layers.len() == self.layers.len() && kept.len <= self.len) else {
+            return Err(Exception::custom("a checkpoint of another cache, or of a longer text"));
+        };
+        let drop = self.len - kept.len;
+        for (layer, kept) in self.layers.iter_mut().zip(&kept.layers) {
+            if layer.elastic() {
+                layer.trim(drop)?;
+            } else {
+                *layer = kept.clone();
+            }
+        }
+        self.len = kept.len;
+        Ok(())
+    }
+
+    fn detach(&mut self) -> Result<(), Exception> {
+        for layer in &mut self.layers {
+            if let LayerCache::Kv(kv) = layer
+                && let Some((keys, values)) = kv.state()?.filter(|(keys, _)| keys.dim(2) > 0)
+            {
+                *kv = KvCache::from_arrays(keys, values, STEP)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn export(&self, name: &str, parts: &mut Parts) -> Result<bool, Exception> {
+        parts.numbers.insert(name.to_owned(), self.len);
+        for (index, layer) in self.layers.iter().enumerate() {
+            let name = format!("{name}.{index}");
+            match layer {
+                LayerCache::Kv(kv) => export_kv(kv, &name, parts)?,
+                LayerCache::Sliding(sliding) => sliding.export(&name, parts)?,
+                LayerCache::Recurrent(recurrent) => recurrent.export(&name, parts),
+            }
+        }
+        Ok(true)
+    }
+
+    fn import(&mut self, name: &str, parts: &mut Parts) -> Result<(), Exception> {
+        self.len = parts.number(name)?;
+        for (index, layer) in self.layers.iter_mut().enumerate() {
+            let name = format!("{name}.{index}");
+            match layer {
+                LayerCache::Kv(kv) => import_kv(kv, STEP, &name, parts)?,
+                LayerCache::Sliding(sliding) => sliding.import(&name, parts)?,
+                LayerCache::Recurrent(recurrent) => recurrent.import(&name, parts)?,
+            }
+        }
+        Ok(())
     }
 
     fn arrays(&self) -> Vec<&Array> {

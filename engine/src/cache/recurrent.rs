@@ -6,6 +6,7 @@
 //! these; the next forward begins by replaying the rows that are left, in the same pass over the state that its own rows
 //! make. So a verify and its commit read and write the state once. Source: `spec/speculation.md` §5.2.
 
+use crate::target::Parts;
 use mlx_rs::{
     Array, Dtype,
     error::Exception,
@@ -155,6 +156,36 @@ impl Recurrent {
             }),
             _ => None,
         };
+        Ok(())
+    }
+
+    pub(super) fn export(&self, name: &str, parts: &mut Parts) {
+        parts.numbers.insert(format!("{name}.len"), self.len);
+        let whole = [("window", &self.window), ("state", &self.state)];
+        for (what, array) in whole.into_iter().filter_map(|(what, array)| Some((what, array.as_ref()?))) {
+            parts.arrays.insert(format!("{name}.{what}"), array.clone());
+        }
+        if let Some(pending) = &self.pending {
+            parts.numbers.insert(format!("{name}.rows"), pending.rows);
+            let inputs = pending.inputs.iter().enumerate();
+            parts
+                .arrays
+                .extend(inputs.map(|(index, input)| (format!("{name}.input{index}"), input.clone())));
+        }
+    }
+
+    pub(super) fn import(&mut self, name: &str, parts: &mut Parts) -> Result<()> {
+        self.len = parts.number(&format!("{name}.len"))?;
+        self.window = parts.array(&format!("{name}.window"));
+        self.state = parts.array(&format!("{name}.state"));
+        let rows = parts.numbers.get(&format!("{name}.rows")).copied();
+        self.pending = rows.map(|rows| Pending {
+            rows,
+            inputs: (0..).map_while(|index| parts.array(&format!("{name}.input{index}"))).collect(),
+        });
+        if self.pending.as_ref().is_some_and(|pending| pending.inputs.is_empty()) {
+            return Err(Exception::custom("a kept recurrent state lacks its last rows"));
+        }
         Ok(())
     }
 

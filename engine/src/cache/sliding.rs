@@ -2,6 +2,8 @@
 //! S being the widest verify: so appending many rows and dropping some again is arithmetic, before and after the
 //! window is full. (A ring buffer that rotates in place keeps rejected rows when a single row follows.)
 
+use super::{export_kv, import_kv};
+use crate::target::Parts;
 use mlx_cpu::KvCache;
 use mlx_rs::{Dtype, error::Exception};
 
@@ -68,5 +70,15 @@ impl SlidingCache {
 
     pub(super) fn trim(&mut self, n: usize) {
         self.kv.trim(self.kv.len() - n as i32);
+    }
+
+    pub(super) fn export(&self, name: &str, parts: &mut Parts) -> Result<(), Exception> {
+        parts.numbers.insert(format!("{name}.dropped"), self.dropped);
+        export_kv(&self.kv, name, parts)
+    }
+
+    pub(super) fn import(&mut self, name: &str, parts: &mut Parts) -> Result<(), Exception> {
+        self.dropped = parts.number(&format!("{name}.dropped"))?;
+        import_kv(&mut self.kv, self.slack as i32, name, parts)
     }
 }

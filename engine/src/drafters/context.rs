@@ -1,7 +1,11 @@
 //! Keys and values that a drafter holds of the committed text. Preallocated; a block's own rows go into the scratch
 //! tail behind them and are forgotten after the forward, so nothing is copied in a round.
 
-use crate::drafters::spec::BlockMask;
+use crate::{
+    cache::{export_kv, import_kv},
+    drafters::spec::BlockMask,
+    target::Parts,
+};
 use mlx_cpu::KvCache;
 use mlx_rs::{Array, Dtype, error::Exception};
 
@@ -119,6 +123,79 @@ impl Context {
             layer.len -= n;
         }
         self.len -= n;
+        Ok(())
+    }
+
+    /// What trimming cannot bring back of the present state: the layers with a window; the others are left empty.
+    pub(crate) fn checkpoint(&self) -> Self {
+        let left = |layer: &LayerContext| match layer.keep {
+            Some(_) => layer.clone(),
+            None => LayerContext {
+                kv: KvCache::new(layer.kv.dtype(), STEP),
+                ..layer.clone()
+            },
+        };
+        Self {
+            layers: self.layers.iter().map(left).collect(),
+            len: self.len,
+        }
+    }
+
+    /// Goes back to where a checkpoint of a text that begins alike was taken.
+    ///
+    /// # Errors
+    /// When rows of a layer without a window are gone: the text before them was skipped.
+    pub(crate) fn restore(&mut self, kept: &Self) -> Result<(), Exception> {
+        let Some(drop) = self.len.checked_sub(kept.len).filter(|_| kept.layers.len() == self.layers.len()) else {
+            return Err(Exception::custom("a checkpoint of another drafter's context, or of a longer text"));
+        };
+        for (layer, kept) in self.layers.iter_mut().zip(&kept.layers) {
+            if layer.keep.is_some() {
+                *layer = kept.clone();
+                continue;
+            }
+            if drop > layer.held() {
+                return Err(Exception::custom("the drafter's context begins behind the checkpoint"));
+            }
+            layer.kv.trim(layer.kv.len() - drop as i32);
+            layer.len -= drop;
+        }
+        self.len = kept.len;
+        Ok(())
+    }
+
+    /// Lets go of buffers shared with the context this was copied from.
+    pub(crate) fn detach(&mut self) -> Result<(), Exception> {
+        for layer in &mut self.layers {
+            if let Some((keys, values)) = layer.kv.state()?.filter(|(keys, _)| keys.dim(2) > 0) {
+                layer.kv = KvCache::from_arrays(keys, values, STEP)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes it apart under names that begin with `name`.
+    pub(crate) fn export(&self, name: &str, parts: &mut Parts) -> Result<(), Exception> {
+        parts.numbers.insert(name.to_owned(), self.len);
+        for (index, layer) in self.layers.iter().enumerate() {
+            let name = format!("{name}.{index}");
+            parts.numbers.insert(format!("{name}.len"), layer.len);
+            export_kv(&layer.kv, &name, parts)?;
+        }
+        Ok(())
+    }
+
+    /// Puts what [`Self::export`] took apart into a new, empty context of the same drafter.
+    ///
+    /// # Errors
+    /// When a part is missing.
+    pub(crate) fn import(&mut self, name: &str, parts: &mut Parts) -> Result<(), Exception> {
+        self.len = parts.number(name)?;
+        for (index, layer) in self.layers.iter_mut().enumerate() {
+            let name = format!("{name}.{index}");
+            layer.len = parts.number(&format!("{name}.len"))?;
+            import_kv(&mut layer.kv, STEP, &name, parts)?;
+        }
         Ok(())
     }
 

@@ -57,6 +57,12 @@ impl<'a> Companion<'a> {
         Ok(&mut self.context)
     }
 
+    /// Of the context, with nothing pending. See [`Context::checkpoint`].
+    pub(crate) fn checkpoint(&mut self) -> Result<Context, Exception> {
+        self.flush()?;
+        Ok(self.context.checkpoint())
+    }
+
     /// Forgets every row after the first `len`.
     pub(crate) fn rewind_to(&mut self, len: usize) -> Result<(), Exception> {
         self.flush()?;

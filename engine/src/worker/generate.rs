@@ -12,6 +12,8 @@ use super::{
     text::TextOut,
 };
 use crate::{
+    drafters::Drafter,
+    prefix::{self, Kept, Rung},
     sample::{Place, Sampler},
     speculate::Companion,
     telemetry::Rate,
@@ -23,6 +25,7 @@ use mlx_rs::memory;
 use std::{
     borrow::Cow,
     panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
     sync::Arc,
     time::Instant,
 };
@@ -96,6 +99,16 @@ fn attempt(
         let _ = memory::clear_cache();
     }
     outcome
+}
+
+/// What the prefill works with.
+struct Prefill<'a> {
+    command: &'a GenerateCommand,
+    shop: &'a mut Shop,
+    chunks: &'a mut Chunks,
+    /// Where to pause, ascending.
+    marks: &'a [usize],
+    rungs: &'a mut Vec<Rc<Rung>>,
 }
 
 /// A request that is known to be honourable.
@@ -190,12 +203,24 @@ impl Admitted {
             prefix,
             chunks,
             speculation,
+            tails,
             ..
         } = &mut *model;
         let mut session = speculation.session(request, total);
-        let (cache, kept, cached) = match prefix.acquire(&self.prompt) {
-            Some(reused) => (reused.cache, reused.context, reused.tokens),
-            None => (loaded.target.new_cache(), None, 0),
+        let new_cache = || loaded.target.new_cache();
+        let shared = prefix.shared(&self.prompt);
+        let empty = loaded.drafter.as_ref().map(Drafter::new_context);
+        let found = (!request.fresh)
+            .then(|| prefix.acquire(&self.prompt, &new_cache, empty.as_ref()))
+            .flatten();
+        let (cache, kept, cached, mut rungs) = match found {
+            Some(reused) => (reused.cache, reused.context, reused.tokens, reused.rungs),
+            None => (new_cache(), None, 0, Vec::new()),
+        };
+        let marks = if cache.rigid() && !request.fresh {
+            prefix::marks(total, cached, shared, tails.unstable(&self.prompt))
+        } else {
+            Vec::new()
         };
         let companion = loaded.drafter.as_ref().filter(|_| session.drafts()).map(|drafter| {
             let context = kept.unwrap_or_else(|| {
@@ -219,7 +244,16 @@ impl Admitted {
         let fed = self.prompt[..cached].to_vec();
         let mut sequence = Sequence::new(&*loaded.target, cache, companion, fed, request.logprobs.is_some());
         let mut end = match deliver(command, hello, &mut shop.inbox, &mut shop.board) {
-            Ok(()) => self.prefill(command, &mut sequence, shop, chunks)?,
+            Ok(()) => {
+                let mut prefill = Prefill {
+                    command,
+                    shop,
+                    chunks,
+                    marks: &marks,
+                    rungs: &mut rungs,
+                };
+                self.prefill(&mut sequence, &mut prefill)?
+            }
             Err(outlet::Gone) => Some(End::Gone),
         };
         let mut prefill = began.elapsed();
@@ -255,7 +289,15 @@ impl Admitted {
         let Sequence { cache, companion, fed, .. } = sequence;
         shop.board.now.context_tokens = fed.len();
         let context = companion.and_then(Companion::into_context);
-        if let Err(error) = prefix.store(fed, cache, context) {
+        let kept = Kept {
+            tokens: fed,
+            cache,
+            context,
+            rungs,
+        };
+        if !request.fresh
+            && let Err(error) = prefix.store(kept)
+        {
             tracing::warn!(request = command.id, %error, "the cache of a finished generation could not be kept");
         }
         let told = session.finish(&timings, usage.completion_tokens);
@@ -277,15 +319,24 @@ impl Admitted {
     }
 
     /// Feeds all but the last chunk, or everything when nothing is to be generated. An end, if it comes to one here.
-    fn prefill(&self, command: &GenerateCommand, sequence: &mut Sequence<'_>, shop: &mut Shop, chunks: &mut Chunks) -> Result<Option<End>> {
+    /// Pauses at the marks for a copy of what cannot be cut.
+    fn prefill(&self, sequence: &mut Sequence<'_>, work: &mut Prefill<'_>) -> Result<Option<End>> {
         let total = self.prompt.len();
+        let Prefill {
+            command,
+            shop,
+            chunks,
+            marks,
+            rungs,
+        } = work;
         loop {
             shop.inbox.drain(&mut shop.board);
             if gone(command) || shop.inbox.stopped() {
                 return Ok(Some(End::Gone));
             }
             let done = sequence.fed.len();
-            let chunk = chunks.next();
+            let mark = marks.iter().copied().find(|mark| *mark > done);
+            let chunk = chunks.next().min(mark.map_or(usize::MAX, |mark| mark - done));
             let last = total - done <= chunk;
             if last && self.budget > 0 {
                 return Ok(None);
@@ -294,6 +345,9 @@ impl Admitted {
             sequence.prefill(&self.prompt[done..total.min(done + chunk)]).map_err(compute)?;
             let processed = sequence.fed.len();
             chunks.took(processed - done, began.elapsed());
+            if mark == Some(processed) {
+                rungs.extend(sequence.rung().map_err(compute)?.map(Rc::new));
+            }
             shop.board.now.context_tokens = processed;
             shop.board.progress(EngineState::Prefilling { processed, total });
             if deliver(command, Event::Prefill { processed, total }, &mut shop.inbox, &mut shop.board).is_err() {

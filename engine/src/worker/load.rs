@@ -4,7 +4,10 @@ use super::{Engine, Model, Options, Shop, panic_text, step::Sequence};
 use crate::{
     device,
     model::{Loaded, ModelLoader},
-    prefix::PrefixStore,
+    prefix::{
+        PrefixStore,
+        disk::{Disk, Key},
+    },
     sample::{Place, Sampler},
     speculate::Pair,
     target::{Logits, Rows, Target},
@@ -13,6 +16,7 @@ use dspark_hub::fit;
 use dspark_protocol::{
     EngineError, EngineState, LoadCommand, LoadEvent, LoadRequest, LoadStage, ModelInfo, PromptCodec, Result, Sampling, Snapshot,
 };
+use dspark_text::Tails;
 use mlx_rs::{Array, error::Exception, transforms};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -29,10 +33,84 @@ const WIDEST: usize = 8;
 const PROGRESS: Duration = Duration::from_millis(34);
 
 impl Engine {
+    /// Where memory holds both, the new model is loaded beside the present one. Otherwise everything that can be known of
+    /// it without its weights is checked first; then the present one goes, and comes back if the new one never does.
     pub(super) fn load(&mut self, command: &LoadCommand) {
-        let began = Instant::now();
         // What arrives from now on is for the model that this brings, or for the one that stays.
         self.shop.inbox.encoder = None;
+        let given_up = match self.make_way(&command.request) {
+            Ok(given_up) => given_up,
+            Err(error) => return self.refuse(command, error),
+        };
+        match self.bring(command) {
+            Ok(info) => {
+                self.encode_ahead();
+                self.rest();
+                crate::exit::skip_destructors();
+                let _ = command.events.send(LoadEvent::Ready(info));
+            }
+            Err(error) => {
+                let error = given_up.map_or(error.clone(), |earlier| self.bring_back(earlier, error));
+                self.refuse(command, error);
+            }
+        }
+    }
+
+    fn refuse(&mut self, command: &LoadCommand, error: EngineError) {
+        released();
+        if error != EngineError::Cancelled {
+            // Whoever asked is told.
+            tracing::debug!(model = command.request.name, %error, "load failed");
+        }
+        self.encode_ahead();
+        self.rest();
+        let _ = command.events.send(LoadEvent::Failed(error));
+    }
+
+    /// Gives up the present model where the new one does not fit beside it, and says how it was loaded.
+    fn make_way(&mut self, request: &LoadRequest) -> Result<Option<LoadRequest>> {
+        let Some(model) = &self.model else { return Ok(None) };
+        let checked = catch_unwind(AssertUnwindSafe(|| self.loader.check(request)));
+        let bytes = checked.unwrap_or_else(|panic| Err(failure(request, panic_text(&*panic))))?;
+        let now = &self.shop.board.now;
+        if !is_tight(now.memory.active, bytes.unwrap_or(0), now.memory.limit) {
+            return Ok(None);
+        }
+        let earlier = model.request.clone();
+        tracing::info!(
+            model = request.name,
+            earlier = earlier.name,
+            "memory does not hold both models: the earlier one goes first"
+        );
+        self.unload();
+        Ok(Some(earlier))
+    }
+
+    /// After a failure, the model that was given up for it. The error says what became of it.
+    fn bring_back(&mut self, earlier: LoadRequest, error: EngineError) -> EngineError {
+        released();
+        let name = earlier.name.clone();
+        // Nobody follows this one, and nobody cancels it.
+        let (events, _) = tokio::sync::mpsc::unbounded_channel();
+        let again = self.bring(&LoadCommand {
+            request: earlier,
+            events,
+            cancel: tokio_util::sync::CancellationToken::new(),
+        });
+        match again {
+            Ok(_) => error,
+            Err(second) => {
+                tracing::error!(model = name, error = %second, "the earlier model could not be loaded again");
+                EngineError::Compute(format!(
+                    "{error}; and the earlier model, `{name}`, could not be loaded again: {second}"
+                ))
+            }
+        }
+    }
+
+    /// Loads what was asked for and puts it in the present model's place.
+    fn bring(&mut self, command: &LoadCommand) -> Result<Arc<ModelInfo>> {
+        let began = Instant::now();
         let Self {
             shop,
             loader,
@@ -45,39 +123,32 @@ impl Engine {
             tracing::warn!(model = command.request.name, reason, "a load panicked");
             Err(failure(&command.request, reason))
         });
-        match outcome {
-            Ok((loaded, speculation, info)) => {
-                let info = Arc::new(info);
-                let codec: Box<dyn PromptCodec> = Box::new(loaded.tokenizer.clone());
-                *model = None;
-                *model = Some(Model {
-                    loaded,
-                    info: info.clone(),
-                    speculation,
-                    prefix: PrefixStore::new(options.prefix_slots),
-                    chunks: options.chunks(),
-                });
-                released();
-                self.shop.board.forget_rounds();
-                self.codec.store(Some(Arc::new(codec)));
-                self.shop.board.now.model = Some(info.clone());
-                self.shop.board.now.speculation = self.model.as_ref().map(|model| Arc::new(model.speculation.state()));
-                self.encode_ahead();
-                self.rest();
-                crate::exit::skip_destructors();
-                let _ = command.events.send(LoadEvent::Ready(info));
-            }
-            Err(error) => {
-                released();
-                if error != EngineError::Cancelled {
-                    // Whoever asked is told.
-                    tracing::debug!(model = command.request.name, %error, "load failed");
-                }
-                self.encode_ahead();
-                self.rest();
-                let _ = command.events.send(LoadEvent::Failed(error));
-            }
+        let (loaded, speculation, info) = outcome?;
+        let info = Arc::new(info);
+        let codec: Box<dyn PromptCodec> = Box::new(loaded.tokenizer.clone());
+        // What was kept of the old one's prompts goes to disk, where there is one, and the memory back.
+        if let Some(mut old) = model.take() {
+            old.prefix.save(true);
         }
+        let disk = options.prefix_disk.as_ref().and_then(|disk| {
+            let key = Key::of(&command.request, &shop.board.now.machine, &loaded.tokenizer.template_source());
+            Disk::open(disk, key)
+        });
+        *model = Some(Model {
+            request: command.request.clone(),
+            tails: Tails::of(&loaded.tokenizer),
+            loaded,
+            info: info.clone(),
+            speculation,
+            prefix: PrefixStore::new(options.prefix_slots, disk),
+            chunks: options.chunks(),
+        });
+        released();
+        self.shop.board.forget_rounds();
+        self.codec.store(Some(Arc::new(codec)));
+        self.shop.board.now.model = Some(info.clone());
+        self.shop.board.now.speculation = self.model.as_ref().map(|model| Arc::new(model.speculation.state()));
+        Ok(info)
     }
 
     /// Frees the model, if there is one, and gives its memory back.
@@ -86,7 +157,9 @@ impl Engine {
             self.shop.board.enter(EngineState::Unloading);
         }
         self.codec.store(None);
-        self.model = None;
+        if let Some(mut model) = self.model.take() {
+            model.prefix.save(true);
+        }
         self.encode_ahead();
         self.shop.board.now.model = None;
         self.shop.board.now.speculation = None;
@@ -94,6 +167,11 @@ impl Engine {
         self.shop.board.forget_rounds();
         released();
     }
+}
+
+/// Whether `bytes` more do not go with what is held already, with a tenth left for caches and buffers.
+fn is_tight(held: u64, bytes: u64, limit: u64) -> bool {
+    bytes > 0 && held.saturating_add(bytes) > limit / 10 * 9
 }
 
 fn bring(
@@ -241,6 +319,13 @@ mod tests {
     use dspark_protocol::{MachineInfo, Memory, Mode};
 
     const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn two_models_stand_beside_each_other_only_where_memory_holds_both() {
+        assert!(!is_tight(10 * GIB, 10 * GIB, 36 * GIB));
+        assert!(is_tight(18 * GIB, 16 * GIB, 36 * GIB));
+        assert!(!is_tight(40 * GIB, 0, 36 * GIB), "what is not known is not held against it");
+    }
 
     fn facts() -> ModelInfo {
         ModelInfo {

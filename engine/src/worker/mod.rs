@@ -28,14 +28,17 @@ use crate::{
     engine::EngineOptions,
     machine::{LOOK_EVERY, Pressure, PressureWatch},
     model::{Loaded, ModelLoader},
-    prefix::PrefixStore,
+    prefix::{DiskOptions, PrefixStore},
     sample::Place,
     speculate::{Pair, calibrate::Calibration, forcing},
     telemetry::Board,
 };
 use arc_swap::ArcSwapOption;
 use chunk::Chunks;
-use dspark_protocol::{EngineError, EngineState, ForceCommand, ForcingReport, ModelInfo, PromptCodec, Result, Snapshot, Worker};
+use dspark_protocol::{
+    EngineError, EngineState, ForceCommand, ForcingReport, LoadRequest, ModelInfo, PromptCodec, Result, Snapshot, Worker,
+};
+use dspark_text::Tails;
 use encode::Encoder;
 use inbox::{Inbox, Job};
 use mlx_rs::memory;
@@ -47,11 +50,15 @@ use std::{
 
 /// The loaded model and what has been computed with it.
 struct Model {
+    /// What it was loaded by, to bring it back where another could not take its place.
+    request: LoadRequest,
     loaded: Loaded,
     info: Arc<ModelInfo>,
     /// How it speculates.
     speculation: Pair,
     prefix: PrefixStore,
+    /// What of its prompts' ends the next turn may write differently.
+    tails: Tails,
     chunks: Chunks,
 }
 
@@ -74,6 +81,7 @@ struct Shop {
 /// The parts of [`EngineOptions`] that the loop looks at.
 pub(crate) struct Options {
     prefix_slots: usize,
+    prefix_disk: Option<DiskOptions>,
     prefill_chunk: Option<usize>,
     place: Option<Place>,
     calibration: Calibration,
@@ -107,6 +115,7 @@ impl Engine {
             loader: options.loader,
             options: Options {
                 prefix_slots: options.prefix_slots,
+                prefix_disk: options.prefix_disk,
                 prefill_chunk: options.prefill_chunk,
                 place: options.place,
                 calibration: options.calibration,
@@ -125,7 +134,9 @@ impl Engine {
                 }
                 if let Some(model) = &mut self.model {
                     self.shop.relieve_pressure(&mut model.prefix);
+                    model.prefix.save(false);
                 }
+                self.rest();
                 continue;
             };
             match job {
@@ -219,6 +230,7 @@ impl Engine {
             EngineState::NoModel
         };
         self.shop.board.now.context_tokens = self.model.as_ref().map_or(0, |model| model.prefix.tokens());
+        self.shop.board.now.prefix = Arc::new(self.model.as_ref().map(|model| model.prefix.state()).unwrap_or_default());
         self.shop.board.enter(state);
     }
 
@@ -236,6 +248,7 @@ impl Shop {
     /// few seconds. Source: `spec/caching-batching.md` §2.
     fn relieve_pressure(&mut self, prefix: &mut PrefixStore) {
         let Some(level) = self.pressure.look() else { return };
+        prefix.shed();
         if level == Pressure::Critical && prefix.clear() {
             tracing::warn!("memory is critically short: the prompt caches were dropped");
         }

@@ -2,6 +2,7 @@
 //! several rows. The drafter's context, where there is one, follows the target's cache token by token.
 
 use crate::{
+    prefix::Rung,
     sample::{
         Sampler,
         logprobs::{self, Logprobs},
@@ -151,6 +152,17 @@ impl<'a> Sequence<'a> {
         let Some(companion) = &mut self.companion else { return Ok(()) };
         companion.flush()?;
         transforms::async_eval(companion.arrays())
+    }
+
+    /// What is needed to come back here later; `None` where the cache can simply be cut.
+    pub(crate) fn rung(&mut self) -> Result<Option<Rung>, Exception> {
+        let Some(cache) = self.cache.checkpoint() else { return Ok(None) };
+        let context = self.companion.as_mut().map(Companion::checkpoint).transpose()?;
+        Ok(Some(Rung {
+            len: self.fed.len(),
+            cache,
+            context,
+        }))
     }
 
     /// Forgets every token after the first `len`.

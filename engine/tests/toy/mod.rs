@@ -54,6 +54,10 @@ pub struct Switches {
     pub nan: AtomicBool,
     /// A load takes this many reports, ten milliseconds each.
     pub load_steps: AtomicU64,
+    /// Loads are checked to need more memory than there is beside another model.
+    pub huge: AtomicBool,
+    /// No model loads while this is set.
+    pub fail_again: AtomicBool,
     /// Loads under way or done.
     pub loads: AtomicUsize,
 }
@@ -210,6 +214,17 @@ pub struct ToyLoader {
 }
 
 impl ModelLoader for ToyLoader {
+    fn check(&mut self, request: &LoadRequest) -> Result<Option<u64>> {
+        if request.name == "unfit" {
+            return Err(EngineError::Load {
+                model: "unfit".into(),
+                reason: "its configuration is broken".into(),
+            });
+        }
+        let huge = self.switches.huge.load(SeqCst);
+        Ok(huge.then_some(1 << 60))
+    }
+
     fn load(&mut self, request: &LoadRequest, report: &mut dyn FnMut(LoadStage, u64, u64), cancel: &CancellationToken) -> Result<Loaded> {
         self.switches.loads.fetch_add(1, SeqCst);
         let toy = Toy::new(self.switches.clone(), self.max_context, self.ballast, request.name.len() as u64)
@@ -230,6 +245,12 @@ impl ModelLoader for ToyLoader {
                 });
             }
             "panic" => panic!("planted panic in a load"),
+            _ if self.switches.fail_again.load(SeqCst) => {
+                return Err(EngineError::Load {
+                    model: request.name.clone(),
+                    reason: "planted again".into(),
+                });
+            }
             _ => {}
         }
         let folder = tempfile::tempdir().unwrap();

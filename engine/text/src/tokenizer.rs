@@ -267,6 +267,12 @@ impl Tokenizer {
         Detokenizer::new(self.clone(), true)
     }
 
+    /// The model's chat templates as they stand in its files.
+    pub fn template_source(&self) -> String {
+        let templates = self.0.folder.templates.iter();
+        templates.flat_map(|(name, source)| [name, "\n", source, "\n"]).collect()
+    }
+
     pub fn has_chat_template(&self) -> bool {
         matches!(self.0.renderer, Ok(Some(_)))
     }

@@ -6,10 +6,10 @@
 mod support;
 
 use dspark_protocol::{EngineError, Message, Role, TemplateOptions, ToolCall};
-use dspark_text::{StopScanner, TextError, Tokenizer, normalize};
+use dspark_text::{StopScanner, Tails, TextError, Tokenizer, normalize};
 use serde_json::{Value, json};
 use std::{fs, time::Instant};
-use support::{Folder, byte_level, data, family, sentence_pieces, spelled, vocabulary};
+use support::{FAMILIES, Folder, byte_level, data, family, sentence_pieces, spelled, vocabulary};
 
 fn case(id: &str) -> Value {
     let lines = fs::read_to_string(data("reports.jsonl")).unwrap();
@@ -290,6 +290,41 @@ fn pc_001_turns_share_their_beginning() {
     let shared = first.ids.iter().zip(&second.ids).take_while(|(a, b)| a == b).count();
     assert!(tokenizer.decode(&first.ids[..shared]).len() <= case["expect"]["common_prefix_chars"].as_u64().unwrap() as usize);
     assert!(shared > 0);
+    // What is kept of the first turn ends there, so that the second finds it.
+    let boundary = first.ids.len() - Tails::of(&tokenizer).unstable(&first.ids);
+    assert_eq!(boundary, shared);
+    let kept = tokenizer.decode(&first.ids[..boundary]);
+    assert!(case["expect"]["snapshot_must_be_at_or_before"].as_str().unwrap().starts_with(&kept));
+}
+
+/// The boundary that a template's own turns show is the one that its prompts get, whatever was said in them.
+#[test]
+fn every_template_has_its_stable_boundary() {
+    for name in FAMILIES {
+        let tokenizer = family(name);
+        let tails = Tails::of(&tokenizer);
+        for thinking in [None, Some(true), Some(false)] {
+            let options = TemplateOptions {
+                enable_thinking: thinking,
+                ..plain()
+            };
+            let mut talk = vec![
+                Message::user("How many?"),
+                Message::assistant("Three."),
+                Message::user("Why is it so?"),
+            ];
+            let prompt = tokenizer.encode_chat(&talk, &options).unwrap();
+            talk.extend([Message::assistant("It was counted."), Message::user("Go on.")]);
+            let next = tokenizer.encode_chat(&talk, &options).unwrap();
+            let shared = prompt.iter().zip(&next).take_while(|(a, b)| a == b).count();
+            let boundary = prompt.len() - tails.unstable(&prompt);
+            assert!(
+                boundary <= shared && boundary + 64 >= shared.min(prompt.len() - 1),
+                "{name} {thinking:?}: {boundary}, {shared}"
+            );
+        }
+    }
+    assert_eq!(Tails::default().unstable(&[1, 2, 3]), 1);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Taking rows back: on every kind of layer, what is left is as if the rows had never been.
 use crate::{CASES, Case, ids, rows, settled};
-use dspark_engine::target::{Cache, Target};
+use dspark_engine::target::{Cache, Parts, Target};
 
 /// Every mixer, feed-forward and cache.
 const MANY: [&str; 17] = [
@@ -168,5 +168,62 @@ fn chunks_of_a_prompt_do_not_show() {
         close(&case, &found, &expected, "in chunks");
         cache.trim(21).unwrap();
         close(&case, &case.rows(&text[129..], &mut *cache), &expected[129..], "after a trim");
+    }
+}
+
+/// Going back to a checkpoint, in memory and from parts that left it, goes on as the text did that was never longer.
+#[test]
+fn a_checkpoint_brings_back_what_cannot_be_cut() {
+    for case in MANY.map(Case::open) {
+        let (prompt, more) = (case.prompt(), ids(&case.golden["verify"]["append"]));
+        let mut plain = case.model.decoder.new_cache();
+        case.rows(&prompt, &mut *plain);
+        let expected = case.rows(&more, &mut *plain);
+
+        let mut cache = case.model.decoder.new_cache();
+        case.rows(&prompt, &mut *cache);
+        let checkpoint = cache.checkpoint();
+        assert_eq!(checkpoint.is_some(), cache.rigid(), "{}", case.name);
+        // So much that every window has moved on.
+        for chunk in prompt.repeat(40).chunks(64) {
+            case.rows(chunk, &mut *cache);
+        }
+        let mut parts = Parts::default();
+        assert!(cache.export("all", &mut parts).unwrap());
+        if let Some(checkpoint) = &checkpoint {
+            assert!(checkpoint.bytes() < cache.bytes(), "{}", case.name);
+            assert!(checkpoint.export("place", &mut parts).unwrap());
+        }
+        let mut kept = case.model.decoder.new_cache();
+        kept.import("all", &mut parts).unwrap();
+        let mut place = case.model.decoder.new_cache();
+        for (cache, place) in [
+            (&mut cache, checkpoint.as_deref()),
+            (
+                &mut kept,
+                checkpoint.as_ref().map(|_| {
+                    place.import("place", &mut parts).unwrap();
+                    &*place
+                }),
+            ),
+        ] {
+            let mut branch = cache.snapshot().unwrap();
+            match place {
+                Some(place) => branch.restore(place).unwrap(),
+                None => branch.trim(cache.len() - prompt.len()).unwrap(),
+            }
+            branch.detach().unwrap();
+            assert_eq!(branch.len(), prompt.len());
+            close(&case, &case.rows(&more, &mut *branch), &expected, "after going back");
+            // The trunk is as it was: it takes a row like its own copy does.
+            let mut copy = cache.snapshot().unwrap();
+            close(
+                &case,
+                &case.rows(&more[..1], &mut **cache),
+                &case.rows(&more[..1], &mut *copy),
+                "the trunk",
+            );
+        }
+        assert!(parts.arrays.is_empty(), "{}: {:?}", case.name, parts.arrays.keys());
     }
 }

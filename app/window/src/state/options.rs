@@ -99,6 +99,7 @@ impl State {
             logprobs: None,
             ignore_eos: false,
             return_token_ids: false,
+            fresh: false,
         }
     }
 }

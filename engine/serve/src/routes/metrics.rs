@@ -41,7 +41,7 @@ fn report(app: &App, snapshot: &Snapshot, stats: &RoundStats) -> Value {
         "decode_seconds": totals.decode_seconds,
         "mean_decode_tokens_per_sec": rate(totals.completion_tokens, totals.decode_seconds),
         "mean_accept_len": stats.mean_accept_len(),
-        "prefix_cache": {"reused_tokens": totals.cached_tokens, "context_tokens": snapshot.context_tokens},
+        "prefix_cache": prefix(snapshot),
         "rounds": {
             "rounds": stats.rounds,
             "committed_tokens": stats.committed,
@@ -51,6 +51,39 @@ fn report(app: &App, snapshot: &Snapshot, stats: &RoundStats) -> Value {
         },
         "memory": snapshot.memory,
         "queue": {"running": running(app), "limit": app.config.max_queue},
+    })
+}
+
+/// Source: `spec/http-api.md` §13.2.
+fn prefix(snapshot: &Snapshot) -> Value {
+    let kept = &*snapshot.prefix;
+    let slots: Vec<Value> = kept
+        .slots
+        .iter()
+        .map(|slot| {
+            json!({
+                "tokens": slot.tokens,
+                "bytes": slot.bytes,
+                "kind": if slot.rungs.is_empty() { "trim" } else { "checkpoint" },
+                "rungs": slot.rungs,
+                "aside": slot.aside,
+                "spilled": slot.saved,
+            })
+        })
+        .collect();
+    json!({
+        "enabled": true,
+        "mode": if kept.slots.iter().any(|slot| !slot.rungs.is_empty()) { "checkpoint" } else { "trim" },
+        "cached_tokens": kept.slots.iter().map(|slot| slot.tokens).sum::<usize>(),
+        "context_tokens": snapshot.context_tokens,
+        "slots": slots,
+        "hits": kept.hits,
+        "partial_hits": kept.partial_hits,
+        "misses": kept.misses,
+        "reused_tokens": kept.reused_tokens,
+        "l2": kept.disk.as_ref().map(|disk| json!({
+            "entries": disk.entries, "bytes": disk.bytes, "limit_bytes": disk.limit, "stopped": disk.stopped, "reads": kept.disk_reads,
+        })),
     })
 }
 

@@ -12,6 +12,7 @@ mod messages;
 mod metrics;
 mod models;
 mod names;
+mod race;
 mod responses;
 mod rounds;
 mod tokenize;
@@ -68,7 +69,8 @@ pub fn service(app: App) -> impl Service<Request, Response = Response, Error = I
         .route("/admin/load", post(admin::load))
         .route("/admin/load/cancel", post(admin::cancel_load))
         .route("/admin/unload", post(admin::unload))
-        .route("/admin/cancel", post(admin::cancel));
+        .route("/admin/cancel", post(admin::cancel))
+        .route("/admin/race", post(race::race));
     for path in UNSUPPORTED {
         router = router.route(path, any(unsupported));
     }
@@ -113,7 +115,7 @@ fn canonical(path: &str) -> &str {
 const ROUTES: &str = "GET /health, GET /v1/models, GET /v1/models/{id}, POST /v1/chat/completions, POST /v1/completions, \
                       POST /v1/messages, POST /v1/messages/count_tokens, POST /v1/responses, POST /tokenize, \
                       GET /rounds, GET /events, GET /calibration, GET /metrics, GET /machine, GET /doctor, \
-                      /admin/{status, models, integrations, requests, load, load/cancel, unload, cancel}";
+                      /admin/{status, models, integrations, requests, load, load/cancel, unload, cancel, race}";
 
 async fn not_found(method: Method, axum::Extension(path): axum::Extension<OriginalPath>) -> ApiError {
     let path: String = path.0.chars().take(120).collect();

@@ -97,6 +97,7 @@ fn parse(body: &Value, defaults: &Defaults, counting: bool) -> Result<Ask, ApiEr
             logprobs: None,
             ignore_eos: false,
             return_token_ids: false,
+            fresh: false,
         },
         tools,
         raw: false,

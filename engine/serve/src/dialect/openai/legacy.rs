@@ -71,6 +71,7 @@ pub(crate) fn text(body: &Value, defaults: &Defaults) -> Result<TextAsk, ApiErro
             stop: params::stop(fields, "stop")?,
             ignore_eos: fields.bool("ignore_eos")?.unwrap_or(false),
             return_token_ids: fields.bool("return_token_ids")?.unwrap_or(false),
+            fresh: false,
         },
         tools: Tools::new(),
         raw: true,

@@ -75,6 +75,7 @@ pub(crate) fn chat(body: &Value, defaults: &Defaults) -> Result<Ask, ApiError> {
             logprobs,
             ignore_eos,
             return_token_ids,
+            fresh: false,
         },
         tools,
         raw: false,
