@@ -26,7 +26,7 @@ pub struct EngineOptions {
     pub loader: Box<dyn ModelLoader>,
     /// Requests that may wait; one more is told that the engine is busy.
     pub queue_limit: usize,
-    /// Finished prompt caches to keep for later turns, and as many short ones beside long ones; 0 keeps none.
+    /// Finished prompt caches to keep for later turns, and four short ones for each beside them; 0 keeps none.
     pub prefix_slots: usize,
     /// Where prompts are kept between runs; `None` keeps them in memory alone.
     pub prefix_disk: Option<DiskOptions>,

@@ -184,6 +184,32 @@ fn anthropics_python_client_is_at_home() {
     assert!(said.contains("9 checks passed"), "{said}");
 }
 
+/// Replies of every OpenAI route against the schema that OpenAI publishes; where that cannot be fetched, the script says so.
+#[test]
+fn replies_are_as_the_published_schema_has_them() {
+    let python = python();
+    let server = Running::new(ServeConfig::default(), start(counting()));
+    let mut command = Command::new(python);
+    command.arg(scripts().join("schema.py")).args(["--url", &server.0.url()]);
+    if let Some(schema) = std::env::var_os("OPENAI_SCHEMA") {
+        command.arg("--schema").arg(schema);
+    }
+    let output = run(&mut command, "the published schema");
+    let said = String::from_utf8_lossy(&output.stdout);
+    eprintln!("{}", said.lines().last().unwrap_or_default());
+    assert!(said.contains("SKIPPED") || said.contains("replies as published"), "{said}");
+}
+
+/// The order of Open WebUI's requests, its tasks between two turns.
+#[test]
+fn open_webui_is_at_home() {
+    let server = Running::new(ServeConfig::default(), start(counting()));
+    let mut command = Command::new("python3");
+    command.arg(scripts().join("open_webui.py")).args(["--url", &server.0.url()]);
+    let said = run(&mut command, "Open WebUI's requests").stdout;
+    assert!(String::from_utf8_lossy(&said).contains("7 checks passed"));
+}
+
 /// Needs Node.js; a machine without it has nothing to check here, and says so.
 #[test]
 fn the_javascript_clients_are_at_home() {
@@ -255,6 +281,12 @@ fn the_python_client_talks_to_the_starter_model() {
     );
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("7 checks passed"), "{said}");
+    let mut command = Command::new("python3");
+    command
+        .arg(scripts().join("open_webui.py"))
+        .args(["--model-only", "--url", &server.0.url()]);
+    let said = run(&mut command, "Open WebUI's requests against the starter model").stdout;
+    assert!(String::from_utf8_lossy(&said).contains("7 checks passed"));
     drop(server);
     engine.shutdown();
 }

@@ -19,7 +19,7 @@ mod slot;
 use crate::{drafters::Context, target::Cache};
 use disk::Disk;
 pub use disk::DiskOptions;
-use dspark_protocol::{PrefixSlot, PrefixState};
+use dspark_protocol::{PrefixSlot, PrefixState, Prompt, Request, Role};
 pub(crate) use marks::marks;
 use mlx_rs::{error::Exception, transforms};
 pub(crate) use slot::Rung;
@@ -28,10 +28,15 @@ use std::{rc::Rc, time::Instant};
 
 /// Shorter matches cost more to keep track of than they save.
 const MIN_REUSE: usize = 16;
-/// A text below this length does not push out slots of [`SMALL_SHARE`] times its length (it is kept aside), nor cut one
-/// down to itself.
+/// Texts below this length are kept aside, where they push out none but each other, and do not cut a text of
+/// [`SMALL_SHARE`] times their length down to themselves.
 const SMALL: usize = 1024;
 const SMALL_SHARE: usize = 4;
+/// Side calls below this length are kept aside too: clients ask for titles, tags and questions with the whole talk pasted in.
+const SIDE: usize = 8192;
+/// What is kept aside, for each slot: so many texts, and so many tokens in all.
+const ASIDE_SLOTS: usize = 4;
+const ASIDE_TOKENS: usize = 8192;
 /// Tokens that a snapshot on disk has to save beyond what memory does.
 const WORTH_READING: usize = 256;
 
@@ -53,10 +58,21 @@ pub(crate) struct Kept {
     pub(crate) cache: Box<dyn Cache>,
     pub(crate) context: Option<Context>,
     pub(crate) rungs: Vec<Rc<Rung>>,
+    /// It is likely not to go on: see [`is_side_call`].
+    pub(crate) side: bool,
 }
 
-/// Finished caches, the least recently used leaving first. A short conversation neither pushes out long ones nor goes
-/// without reuse: where only long ones are kept, it is kept beside them, and short ones push out each other.
+/// Whether a request looks like a client's own errand (a title, tags, questions to ask next) rather than a turn: nothing was
+/// answered before, and the answer is to be short. Source: `spec/http-api.md` §12, `spec/clients.md` §11.
+pub(crate) fn is_side_call(request: &Request) -> bool {
+    let Prompt::Chat { messages, .. } = &request.prompt else {
+        return false;
+    };
+    request.max_tokens <= SMALL && messages.iter().all(|message| message.role != Role::Assistant)
+}
+
+/// Finished caches, the least recently used leaving first. Short conversations and side calls neither push out long ones
+/// nor go without reuse: they are kept beside them, and push out each other.
 pub(crate) struct PrefixStore {
     slots: Vec<Slot>,
     limit: usize,
@@ -70,7 +86,7 @@ pub(crate) struct PrefixStore {
 }
 
 impl PrefixStore {
-    /// Keeps at most `limit` caches, and as many short ones beside them; 0 keeps none.
+    /// Keeps at most `limit` caches, and [`ASIDE_SLOTS`] short ones for each beside them; 0 keeps none.
     pub(crate) fn new(limit: usize, disk: Option<Disk>) -> Self {
         Self {
             slots: Vec::new(),
@@ -139,7 +155,7 @@ impl PrefixStore {
             return;
         };
         self.counts.disk_reads += 1;
-        slot.aside = self.guarded(slot.tokens.len());
+        slot.aside = slot.tokens.len() < SMALL;
         self.place(slot);
     }
 
@@ -172,6 +188,7 @@ impl PrefixStore {
             mut cache,
             context,
             mut rungs,
+            side,
         } = kept;
         if cache.len() < tokens.len() {
             return Err(Exception::custom(format!(
@@ -197,7 +214,7 @@ impl PrefixStore {
             }
             !covered
         });
-        let aside = self.guarded(tokens.len());
+        let aside = tokens.len() < SMALL || (side && tokens.len() < SIDE);
         self.place(Slot {
             context: context.filter(|context| context.len() == tokens.len()),
             tokens,
@@ -212,7 +229,7 @@ impl PrefixStore {
 
     /// Puts a slot in, pushing out the least recently used of its kind.
     fn place(&mut self, mut slot: Slot) {
-        while self.slots.iter().filter(|other| other.aside == slot.aside).count() >= self.limit {
+        while self.is_full(&slot) {
             let alike = (0..self.slots.len()).filter(|&index| self.slots[index].aside == slot.aside);
             let Some(oldest) = alike.min_by_key(|&index| self.slots[index].used) else {
                 break;
@@ -257,10 +274,16 @@ impl PrefixStore {
         }
     }
 
-    /// Whether a small newcomer would push out much larger residents.
-    fn guarded(&self, tokens: usize) -> bool {
-        let mut residents = self.slots.iter().filter(|slot| !slot.aside);
-        tokens < SMALL && residents.clone().count() >= self.limit && residents.all(|slot| slot.tokens.len() >= SMALL_SHARE * tokens)
+    /// Whether another has to go for this one, of the same kind.
+    fn is_full(&self, new: &Slot) -> bool {
+        let alike = self.slots.iter().filter(|slot| slot.aside == new.aside);
+        if !new.aside {
+            return alike.count() >= self.limit;
+        }
+        let (count, tokens) = alike.fold((0, new.tokens.len()), |(count, tokens), slot| {
+            (count + 1, tokens + slot.tokens.len())
+        });
+        count >= ASIDE_SLOTS * self.limit || (count > 0 && tokens > ASIDE_TOKENS * self.limit)
     }
 
     /// Drops every slot; true when there was one.

@@ -49,6 +49,7 @@ fn kept(tokens: Vec<u32>, cache: Box<dyn Cache>) -> Kept {
         cache,
         context: None,
         rungs: Vec::new(),
+        side: false,
     }
 }
 
@@ -117,12 +118,13 @@ fn short_chats_beside_long_ones_are_kept_too() {
             put(&mut store, ids(start, length));
         }
     }
-    // A third short one takes the place of the older short one, and of none of the long ones.
-    put(&mut store, ids(40_000, 90));
+    // Many more short ones take the places of the older short ones, and of none of the long ones.
+    for start in 0..8 {
+        put(&mut store, ids(40_000 + 1000 * start, 90));
+    }
     assert!(take(&mut store, &ids(20_000, 130)).is_none());
-    assert_eq!(take(&mut store, &ids(30_000, 130)).unwrap().tokens, 118);
+    assert_eq!(take(&mut store, &ids(47_000, 130)).unwrap().tokens, 90);
     assert_eq!(take(&mut store, &ids(0, 3001)).unwrap().tokens, 3000);
-    assert_eq!(take(&mut store, &ids(10_000, 481)).unwrap().tokens, 480);
 }
 
 #[test]
@@ -141,13 +143,41 @@ fn a_shared_system_prompt_does_not_cut_down_a_long_chat() {
 #[test]
 fn the_least_recently_used_leaves_and_extensions_replace() {
     let mut store = PrefixStore::new(2, None);
-    put(&mut store, ids(0, 100));
-    put(&mut store, ids(1000, 100));
-    put(&mut store, ids(0, 150));
-    assert_eq!(store.tokens(), 250);
-    put(&mut store, ids(2000, 100));
-    assert!(take(&mut store, &ids(1000, 101)).is_none(), "oldest");
-    assert_eq!(take(&mut store, &ids(0, 151)).unwrap().tokens, 150);
+    put(&mut store, ids(0, 2000));
+    put(&mut store, ids(10_000, 2000));
+    put(&mut store, ids(0, 2500));
+    assert_eq!(store.tokens(), 4500);
+    put(&mut store, ids(20_000, 2000));
+    assert!(take(&mut store, &ids(10_000, 2001)).is_none(), "oldest");
+    assert_eq!(take(&mut store, &ids(0, 2501)).unwrap().tokens, 2500);
+}
+
+/// A chat program's errands between two turns, each with the talk pasted in: as long as the talk itself.
+#[test]
+fn errands_of_any_usual_length_do_not_cost_the_chat() {
+    for length in [300, 5000] {
+        let mut store = PrefixStore::new(2, None);
+        put(&mut store, ids(0, length));
+        for errand in 1..=5 {
+            let tokens = ids(100_000 * errand, length + 100);
+            let cache = cache(tokens.len());
+            store
+                .store(Kept {
+                    side: true,
+                    ..kept(tokens, cache)
+                })
+                .unwrap();
+        }
+        assert_eq!(take(&mut store, &ids(0, length + 20)).unwrap().tokens, length);
+    }
+    let asked = |max_tokens, messages| Request::chat("test", messages, max_tokens);
+    let user = || dspark_protocol::Message::user("Write a title.");
+    assert!(is_side_call(&asked(1000, vec![user()])));
+    assert!(!is_side_call(&asked(32_000, vec![user()])));
+    assert!(!is_side_call(&asked(
+        1000,
+        vec![user(), dspark_protocol::Message::assistant("A"), user()]
+    )));
 }
 
 #[test]
@@ -230,6 +260,7 @@ fn turn(store: &mut PrefixStore, prompt: &[u32], unstable: usize, answer: usize)
             cache,
             context: None,
             rungs,
+            side: false,
         })
         .unwrap();
     reuse

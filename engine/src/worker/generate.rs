@@ -294,6 +294,7 @@ impl Admitted {
             cache,
             context,
             rungs,
+            side: prefix::is_side_call(request),
         };
         if !request.fresh
             && let Err(error) = prefix.store(kept)
