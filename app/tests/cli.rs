@@ -180,3 +180,60 @@ fn models_tell_their_drafters() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("deepseek-ai/dspark_qwen3_4b_block7 (not installed)"), "{text}");
 }
+
+#[test]
+fn convert_makes_a_folder_once_and_names_what_it_refuses() {
+    let home = tempfile::tempdir().unwrap();
+    let oracle = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/oracle/targets");
+    let (source, packed) = (oracle.join("qwen3"), oracle.join("qwen3-q4g64"));
+    let (source, packed) = (source.to_str().unwrap(), packed.to_str().unwrap());
+    let dest = home.path().join("made");
+    let dest = dest.to_str().unwrap();
+    let run = |words: &[&str]| program(home.path(), &[&["convert"], words].concat()).output().unwrap();
+
+    for (code, part, words) in [
+        (2, "7 bits", &[source, dest, "--bits", "7"][..]),
+        (2, "must be PATTERN=", &[source, dest, "--bits", "4", "--override", "lm_head"]),
+        (
+            2,
+            "`head` matches no matrix",
+            &[source, dest, "--bits", "4", "--group-size", "32", "--override", "head=8:32"],
+        ),
+        (2, "say `--bits` or `--mode`", &[source, dest, "--override", "lm_head=keep"]),
+        (2, "there is no folder or file `nowhere`", &["nowhere", dest]),
+        (3, "is quantized already", &[packed, dest, "--bits", "4"]),
+    ] {
+        let output = run(words);
+        assert_eq!(output.status.code(), Some(code), "{words:?}");
+        assert!(errors(&output).contains(part), "{}", errors(&output));
+    }
+    let output = run(&[
+        source,
+        dest,
+        "--bits",
+        "4",
+        "--group-size",
+        "32",
+        "--override",
+        "lm_head=8:32",
+        "--json",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let told = object(&output);
+    assert_eq!((told["path"].as_str(), told["model_type"].as_str()), (Some(dest), Some("qwen3")));
+    assert!(
+        told["bits_per_weight"].as_f64().is_some_and(|bits| bits > 4.5 && bits < 6.5),
+        "{told}"
+    );
+    let output = run(&[source, dest, "--bits", "4", "--json"]);
+    assert_eq!(
+        (output.status.code(), object(&output)["error"]["code"].as_u64()),
+        (Some(3), Some(3))
+    );
+    // What it made is quantized, and comes along as it is where nothing is asked.
+    let again = home.path().join("again");
+    let output = run(&[dest, again.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("read back and equal"));
+    assert!(errors(&output).contains("converting"), "{}", errors(&output));
+}

@@ -1,6 +1,7 @@
 //! Everything that computes. See ARCHITECTURE.md for the rooms.
 
 pub mod cache;
+pub mod convert;
 pub mod decoder;
 pub mod device;
 pub mod drafters;

@@ -1,6 +1,6 @@
 //! What can be said on the command line. Every knob has the same spelling wherever it appears.
 
-use super::arms::Shape;
+use super::{arms::Shape, convert::ConvertArgs};
 use crate::pairing::{MaxDraft, Wish};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dspark_protocol::{Cap, Mode, Sampling, SpeculationOptions, TreeSetting};
@@ -50,6 +50,8 @@ pub(super) enum Command {
     Agents(AgentsArgs),
     /// List, fetch, check and remove models.
     Models(ModelsArgs),
+    /// Convert a checkpoint of the hub's, or a GGUF file, to an MLX folder; quantize it where asked.
+    Convert(ConvertArgs),
     /// Measure what a drafter gets accepted, and prove that the text stays the model's own.
     Probe(ProbeArgs),
     /// Prove that speculation writes the model's own text, token by token.

@@ -153,9 +153,9 @@ fn no_model(hub: &Hub) -> String {
 }
 
 /// Runs a hub operation with a progress bar; Ctrl-C stops it and keeps what has arrived.
-pub(super) async fn with_progress<T, F>(output: &Output, what: &str, work: impl FnOnce(Job) -> F) -> Outcome<T>
+pub(super) async fn with_progress<T, E: Into<Failure>, F>(output: &Output, what: &str, work: impl FnOnce(Job) -> F) -> Outcome<T>
 where
-    F: Future<Output = Result<T, HubError>>,
+    F: Future<Output = Result<T, E>>,
 {
     let bar = Arc::new(Mutex::new(output.progress(what)));
     let cancel = CancellationToken::new();
@@ -176,7 +176,7 @@ where
     if let Ok(mut bar) = bar.lock() {
         bar.finish();
     }
-    result.map_err(Failure::from)
+    result.map_err(Into::into)
 }
 
 /// What to load: the model and its drafter. A better drafter that is not here is told of.

@@ -6,6 +6,7 @@ mod arms;
 mod benchmark;
 mod chart;
 mod claude;
+mod convert;
 pub(crate) mod doctor;
 mod engine;
 mod exit;
@@ -71,6 +72,7 @@ fn dispatch(command: Option<Command>, output: &Output) -> Outcome {
         Some(Command::Claude(args)) => claude::run(&args, output),
         Some(Command::Agents(args)) => agents::run(&args, output),
         Some(Command::Models(args)) => models::run(&args, output),
+        Some(Command::Convert(args)) => convert::run(&args, output),
         Some(Command::Probe(args)) => probe::run(&args, output),
         Some(Command::VerifyLossless(args)) => proof::run(&args, output),
         Some(Command::Benchmark(args)) => benchmark::run(&args, output),

@@ -194,7 +194,7 @@ fn pull(hub: &Hub, repo: &str, revision: &str, no_drafter: bool, output: &Output
         } else {
             pairing::drafter_for(hub, &model, &job).await
         };
-        Ok((path, note))
+        Ok::<_, HubError>((path, note))
     }))?;
     if let Some(note) = note {
         output.warn(note);

@@ -69,7 +69,8 @@ impl Job {
         &self.cancel
     }
 
-    pub(crate) fn report(&self, stage: Stage, what: impl Into<String>, done: u64, total: u64) {
+    /// Tells of a step.
+    pub fn report(&self, stage: Stage, what: impl Into<String>, done: u64, total: u64) {
         (self.report)(&Progress {
             stage,
             what: what.into(),

@@ -195,7 +195,7 @@ impl Linear {
     }
 }
 
-pub(super) fn mode_name(mode: Mode) -> &'static CStr {
+pub(crate) fn mode_name(mode: Mode) -> &'static CStr {
     match mode {
         Mode::Affine => c"affine",
         Mode::Mxfp4 => c"mxfp4",
@@ -204,7 +204,7 @@ pub(super) fn mode_name(mode: Mode) -> &'static CStr {
     }
 }
 
-pub(super) fn optional(value: i32) -> mlx_sys::mlx_optional_int {
+pub(crate) fn optional(value: i32) -> mlx_sys::mlx_optional_int {
     mlx_sys::mlx_optional_int { value, has_value: true }
 }
 

@@ -44,6 +44,11 @@ impl Config {
         Self { top, text }
     }
 
+    /// Everything, as it is stored.
+    pub fn all(&self) -> &Map<String, Value> {
+        &self.top
+    }
+
     pub fn model_type(&self) -> Result<&str> {
         let found = self.top.get("model_type").and_then(Value::as_str);
         found.ok_or_else(|| LoadError::Config("`model_type` is missing, so the architecture is unknown".into()))

@@ -12,10 +12,10 @@ mod weights;
 pub use config::{Config, RopeFields, float, read_json};
 pub use error::LoadError;
 pub use layout::Place;
-pub(crate) use layout::Tensors;
+pub(crate) use layout::{Placed, Source, Tensors};
 pub use quant::{Mode, Packing, Quantization};
 pub use shards::{Shard, TensorInfo};
-pub(crate) use shards::{find as find_shards, find_beside};
+pub(crate) use shards::{find as find_shards, find_beside, link_root, stays_inside};
 pub use trust::{Markers, markers};
 pub(crate) use weights::{Precision, Watch, Weights};
 
@@ -54,8 +54,8 @@ pub struct Checkpoint {
     pub eos: Vec<u32>,
     /// What a person should know, one sentence each.
     pub notes: Vec<String>,
-    shards: Vec<Shard>,
-    tensors: Tensors,
+    pub(crate) shards: Vec<Shard>,
+    pub(crate) tensors: Tensors,
 }
 
 /// What a loaded model is, for the status line and for `/v1/models`.

@@ -20,6 +20,13 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// By its name in `config.json`.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Affine, Self::Mxfp4, Self::Nvfp4, Self::Mxfp8]
+            .into_iter()
+            .find(|mode| mode.name() == name)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Affine => "affine",
@@ -49,14 +56,23 @@ impl fmt::Display for Packing {
 }
 
 impl Packing {
-    fn new(bits: i64, group: i64, mode: &str) -> Result<Self> {
-        let mode = match mode {
-            "affine" => Mode::Affine,
-            "mxfp4" => Mode::Mxfp4,
-            "nvfp4" => Mode::Nvfp4,
-            "mxfp8" => Mode::Mxfp8,
-            other => return Err(LoadError::Quantization(format!("the mode `{other}` is not supported"))),
+    /// What a mode packs to where nothing is said, as MLX has it.
+    pub fn usual(mode: Mode) -> Self {
+        let (bits, group) = match mode {
+            Mode::Affine => (4, 64),
+            Mode::Mxfp4 => (4, 32),
+            Mode::Nvfp4 => (4, 16),
+            Mode::Mxfp8 => (8, 32),
         };
+        Self { bits, group, mode }
+    }
+
+    /// Of a mode by its name.
+    ///
+    /// # Errors
+    /// Where MLX has no such packing, with the number that does not fit.
+    pub fn new(bits: i64, group: i64, mode: &str) -> Result<Self> {
+        let mode = Mode::named(mode).ok_or_else(|| LoadError::Quantization(format!("the mode `{mode}` is not supported")))?;
         let packing = Self {
             bits: bits as i32,
             group: group as i32,
@@ -146,11 +162,15 @@ impl Quantization {
         for (path, value) in entry {
             let packing = match value {
                 Value::Object(own) => {
-                    let bits = number(own, "bits", Some(default.bits))?;
+                    // As MLX reads it: an exception without a mode is affine, whatever the rest is, and what it leaves out
+                    // is the mode's usual.
+                    let mode = mode(own, Mode::Affine);
+                    let usual = Mode::named(&mode).map_or(default, Packing::usual);
+                    let usual = if usual.mode == default.mode { default } else { usual };
                     Some(Packing::new(
-                        bits,
-                        number(own, "group_size", Some(default.group))?,
-                        &mode(own, default.mode),
+                        number(own, "bits", Some(usual.bits))?,
+                        number(own, "group_size", Some(usual.group))?,
+                        &mode,
                     )?)
                 }
                 Value::Bool(true) => Some(default),
@@ -246,6 +266,18 @@ mod tests {
         assert_eq!(found.named("c"), Some(None));
         assert_eq!(found.named("d"), Some(Some(packing(4))));
         assert_eq!(found.named("e"), None);
+    }
+
+    /// What mlx-lm writes for the router of a mixture of experts in mxfp4.
+    #[test]
+    fn an_override_without_a_mode_is_affine() {
+        let found = read(
+            json!({"quantization": {"group_size": 32, "bits": 4, "mode": "mxfp4", "gate": {"group_size": 64, "bits": 8},
+            "head": {"bits": 6}, "other": {"mode": "nvfp4"}}}),
+        );
+        let found = found.unwrap();
+        let told = |path| found.named(path).unwrap().unwrap().to_string();
+        assert_eq!([told("gate"), told("head"), told("other")], ["8-bit g64", "6-bit g64", "nvfp4"]);
     }
 
     #[test]

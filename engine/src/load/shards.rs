@@ -233,7 +233,7 @@ fn index(dir: &Path) -> Result<BTreeMap<String, String>> {
 
 /// Where links may lead: the folder itself, or the repository folder of a hub cache, whose snapshots are links into
 /// its `blobs`.
-fn link_root(dir: &Path) -> PathBuf {
+pub(crate) fn link_root(dir: &Path) -> PathBuf {
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     let cache = dir
         .parent()
@@ -245,7 +245,7 @@ fn link_root(dir: &Path) -> PathBuf {
     }
 }
 
-fn stays_inside(path: &Path, root: &Path) -> Result<()> {
+pub(crate) fn stays_inside(path: &Path, root: &Path) -> Result<()> {
     let real = path.canonicalize().map_err(|error| LoadError::file(path, &error))?;
     if real.starts_with(root) {
         return Ok(());
