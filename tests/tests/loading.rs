@@ -308,3 +308,154 @@ fn a_folder_that_is_none() {
     std::fs::remove_file(folder.file("config.json")).unwrap();
     assert!(folder.refusal().contains("no config.json"));
 }
+
+#[test]
+fn weights_that_are_not_numbers_are_named() {
+    for (case, name) in [
+        ("qwen3", "model.layers.1.mlp.up_proj.weight"),
+        ("llama", "model.norm.weight"),
+        ("qwen3-q4g64", "model.layers.0.self_attn.q_proj.scales"),
+        ("qwen3_5", "language_model.model.layers.0.linear_attn.A_log"),
+    ] {
+        let folder = Folder::of(case).tensors(|tensors| {
+            let tensor = tensors[name].as_dtype(mlx_rs::Dtype::Float32).unwrap();
+            let mut values = tensor.to_vec_cast::<f32>().unwrap();
+            *values.last_mut().unwrap() = f32::NAN;
+            let spoilt = Array::from_slice(&values, tensor.shape()).as_dtype(tensors[name].dtype()).unwrap();
+            tensors.insert(name.to_owned(), spoilt);
+        });
+        let message = folder.refusal();
+        assert!(
+            message.contains(&format!("`{name}`: holds values that are not numbers")),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn packings_of_other_toolchains_are_refused_by_name() {
+    for (config, part, named) in [
+        (
+            json!({"quant_method": "compressed-tensors", "format": "pack-quantized"}),
+            "weight_packed",
+            "compressed-tensors",
+        ),
+        (
+            json!({"quant_method": "modelopt", "quant_algo": "NVFP4"}),
+            "weight_scale_2",
+            "ModelOpt",
+        ),
+        (
+            json!({"quant_method": "fp8", "scale_fmt": "ue8m0", "weight_block_size": [32, 32]}),
+            "weight_scale_inv",
+            "FP8",
+        ),
+        (
+            json!({"quant_method": "mxfp4"}),
+            "global_scale",
+            "nvfp4 with a scale of the whole tensor",
+        ),
+    ] {
+        let folder = Folder::of("qwen3")
+            .config(json!({"quantization_config": config}))
+            .tensors(|tensors| {
+                let one = Array::from_slice(&[1_f32], &[1]);
+                tensors.insert(format!("model.layers.0.mlp.up_proj.{part}"), one);
+            });
+        let message = folder.refusal();
+        assert!(
+            message.contains(part) && message.contains(named) && message.contains("mlx-dspark convert"),
+            "{message}"
+        );
+    }
+}
+
+/// A scale of each expert as a whole: doubling it doubles the expert's weights, as doubling all its small scales does.
+#[test]
+fn experts_in_nvfp4_may_have_a_scale_of_their_own() {
+    use dspark_engine::{
+        convert::{ConvertOptions, convert},
+        hub::Job,
+        load::{Mode, Packing},
+    };
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/oracle/targets/qwen3_moe");
+    let made = || {
+        let dir = tempfile::tempdir().unwrap();
+        let options = ConvertOptions {
+            packing: Some(Packing::usual(Mode::Nvfp4)),
+            ..ConvertOptions::default()
+        };
+        convert(&source, &dir.path().join("out"), &options, &Job::silent()).unwrap();
+        let out = tempfile::tempdir().unwrap();
+        for file in ["config.json", "model.safetensors"] {
+            std::fs::copy(dir.path().join("out").join(file), out.path().join(file)).unwrap();
+        }
+        Folder(out)
+    };
+    let experts = |name: &String| name.contains("switch_mlp") && name.ends_with(".scales");
+    let doubled = made().tensors(|tensors| {
+        for (_, scales) in tensors.iter_mut().filter(|(name, _)| experts(name)) {
+            // One more in the exponent of E4M3.
+            let bytes: Vec<u8> = scales.as_slice::<u8>().iter().map(|byte| byte + 8).collect();
+            *scales = Array::from_slice(&bytes, scales.shape());
+        }
+    });
+    let scaled = |factor: f32| {
+        made().tensors(|tensors| {
+            let names: Vec<String> = tensors.keys().filter(|name| experts(name)).cloned().collect();
+            for name in names {
+                let count = tensors[&name].dim(0);
+                let scale = Array::from_slice(&vec![factor * 6.0 * 448.0; count as usize], &[count]);
+                tensors.insert(name.replace(".scales", ".global_scale"), scale);
+            }
+        })
+    };
+    let close = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-4);
+    let plain = logits(&made().load().unwrap());
+    let twice = logits(&doubled.load().unwrap());
+    assert!(!close(&plain, &twice));
+    assert!(close(&logits(&scaled(1.0).load().unwrap()), &plain));
+    assert!(close(&logits(&scaled(2.0).load().unwrap()), &twice));
+}
+
+/// Whatever a header says, a load is refused or is sound: it never ends the process, and never reads beyond the file.
+#[test]
+fn spoilt_headers_never_end_the_process() {
+    let mut noise = 11_u64;
+    let mut random = move |most: usize| {
+        noise = noise
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (noise >> 33) as usize % most
+    };
+    let folder = Folder::of("qwen3");
+    let file = folder.file("model.safetensors");
+    let whole = std::fs::read(&file).unwrap();
+    let header = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
+    let (mut refused, mut loaded) = (0, 0);
+    for round in 0..150 {
+        let mut bytes = whole.clone();
+        for _ in 0..=random(3) {
+            let at = 8 + random(header);
+            match round % 5 {
+                0 => bytes[at] ^= 1 << random(8),
+                1 => bytes[at] = b"0123456789[]{},:\"-"[random(18)],
+                // A digit stays one: offsets and shapes that lie.
+                2 => {
+                    if let Some(digit) = (at..8 + header).find(|at| bytes[*at].is_ascii_digit()) {
+                        bytes[digit] = b'0' + random(10) as u8;
+                    }
+                }
+                3 => bytes.truncate(bytes.len() - random(2000)),
+                _ => bytes[random(8)] ^= 1 << random(8),
+            }
+            bytes.resize(bytes.len().max(16), 0);
+        }
+        std::fs::write(&file, &bytes).unwrap();
+        match folder.load() {
+            Ok(_) => loaded += 1,
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(refused > 100, "{refused} refused, {loaded} loaded");
+}

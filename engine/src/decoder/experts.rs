@@ -1,12 +1,12 @@
-//! The linear layers of many experts in one tensor, multiplied through MLX's gather products.
+//! The linear layers of many experts in one tensor: our kernel on the CPU, MLX's gather products elsewhere.
 
 use super::linear::{mode_name, optional, raw};
-use crate::load::Packing;
-use mlx_cpu::Backend;
+use crate::load::{Mode, Packing};
+use mlx_cpu::{Backend, ExpertScales, ExpertWeights, gather_linear};
 use mlx_rs::{
     Array, Dtype,
     error::Exception,
-    ops::{concatenate, gather_mm},
+    ops::{concatenate, gather_mm, multiply},
 };
 
 type Result<T> = std::result::Result<T, Exception>;
@@ -23,6 +23,8 @@ pub(crate) enum Experts {
         scales: Array,
         biases: Option<Array>,
         packing: Packing,
+        /// nvfp4's scale of each expert as a whole, `[E]` f32.
+        factor: Option<Array>,
     },
 }
 
@@ -37,7 +39,16 @@ impl Experts {
             scales,
             biases,
             packing,
+            factor: None,
         }
+    }
+
+    /// With a factor for each expert, `[E]` f32.
+    pub(crate) fn scaled(mut self, each: Array) -> Self {
+        if let Self::Packed { factor, .. } = &mut self {
+            *factor = Some(each);
+        }
+        self
     }
 
     /// Both as one, outputs in order: one pass over `x`. `None` where they are stored differently.
@@ -50,12 +61,14 @@ impl Experts {
                     scales,
                     biases,
                     packing,
+                    factor: None,
                 },
                 Self::Packed {
                     w: w2,
                     scales: scales2,
                     biases: biases2,
                     packing: packing2,
+                    factor: None,
                 },
             ) if packing == packing2 => {
                 let biases = match (biases, biases2) {
@@ -76,24 +89,69 @@ impl Experts {
     pub(super) fn arrays(&self) -> Vec<&Array> {
         match self {
             Self::Dense(w) => vec![w],
-            Self::Packed { w, scales, biases, .. } => [w, scales].into_iter().chain(biases).collect(),
+            Self::Packed {
+                w, scales, biases, factor, ..
+            } => [w, scales].into_iter().chain(biases).chain(factor).collect(),
+        }
+    }
+
+    /// For our kernel.
+    fn gathered(&self) -> Option<ExpertWeights<'_>> {
+        match self {
+            Self::Dense(w) => Some(ExpertWeights { w, affine: None }),
+            Self::Packed {
+                w,
+                scales,
+                biases: Some(biases),
+                packing,
+                factor: None,
+            } if packing.mode == Mode::Affine => Some(ExpertWeights {
+                w,
+                affine: Some(ExpertScales {
+                    scales,
+                    biases,
+                    group: packing.group,
+                    bits: packing.bits,
+                }),
+            }),
+            Self::Packed { .. } => None,
         }
     }
 
     /// `x`: `[.., 1, K]`, its leading axes broadcast against `experts`, u32; gives `[.., 1, N]`. `sorted`: the experts
     /// ascend, so that each is read once.
     pub(super) fn forward(&self, x: &Array, experts: &Array, sorted: bool) -> Result<Array> {
+        if let Some(weights) = self.gathered()
+            && let Some(y) = gather_linear(x, experts, &weights)?
+        {
+            return Ok(y);
+        }
         // MLX's CPU gather product ends the process on any float but f32.
-        let cpu = mlx_cpu::backend() == Backend::Cpu && x.dtype() != Dtype::Float32;
-        let wide = if cpu { &x.as_dtype(Dtype::Float32)? } else { x };
+        let cpu = mlx_cpu::backend() == Backend::Cpu;
+        let wide = |a: &Array| {
+            if cpu && matches!(a.dtype(), Dtype::Float16 | Dtype::Bfloat16) {
+                a.as_dtype(Dtype::Float32)
+            } else {
+                Ok(a.clone())
+            }
+        };
+        let row = wide(x)?;
         let y = match self {
-            Self::Dense(w) => gather_mm(wide, w.swap_axes(-1, -2)?, None, experts, sorted)?,
+            Self::Dense(w) => gather_mm(&row, wide(w)?.swap_axes(-1, -2)?, None, experts, sorted)?,
             Self::Packed {
                 w,
                 scales,
                 biases,
                 packing,
-            } => product(wide, w, scales, biases.as_ref(), *packing, experts, sorted)?,
+                factor,
+            } => {
+                let biases = biases.as_ref().map(wide).transpose()?;
+                let y = product(&row, w, &wide(scales)?, biases.as_ref(), *packing, experts, sorted)?;
+                match factor {
+                    Some(each) => multiply(&y, &each.take_axis(experts, 0)?.expand_dims_axes(&[-1, -2])?)?,
+                    None => y,
+                }
+            }
         };
         if y.dtype() == x.dtype() { Ok(y) } else { y.as_dtype(x.dtype()) }
     }

@@ -10,9 +10,10 @@ use crate::decoder::{
     linear::{self, Linear},
     spec::{ConvSpec, DecoderSpec, LinearSpec, Module, NormSpec, VectorSpec},
 };
+use mlx_cpu::Backend;
 use mlx_rs::{
     Array, Dtype, Stream,
-    ops::{add, stack},
+    ops::{add, divide, is_nan, stack},
     with_stream,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -72,7 +73,15 @@ pub(crate) fn check(tensors: &Tensors, quantization: &Quantization, spec: &Decod
                 expected.insert(vector.name.clone(), vec![vector.size]);
             }
             Module::Linear(spec) => linear(&mut expected, &[], spec)?,
-            Module::Experts(count, spec) => linear(&mut expected, &[count], spec)?,
+            Module::Experts(count, spec) => {
+                linear(&mut expected, &[count], spec)?;
+                let scale = format!("{}.global_scale", spec.path);
+                if tensors.contains_key(&scale)
+                    && packing(tensors, quantization, &spec.path, spec.inputs)?.is_some_and(|packing| packing.mode == Mode::Nvfp4)
+                {
+                    expected.insert(scale, vec![count]);
+                }
+            }
             Module::Table(path, rows, columns) => expected.extend(matrix(tensors, quantization, path, &[], rows, columns)?),
             Module::Conv(conv) => {
                 let name = format!("{}.weight", conv.path);
@@ -87,6 +96,12 @@ pub(crate) fn check(tensors: &Tensors, quantization: &Quantization, spec: &Decod
     let (wanted, found): (BTreeSet<_>, BTreeSet<_>) = (expected.keys().collect(), tensors.keys().collect());
     let missing: Vec<_> = wanted.difference(&found).collect();
     let unexpected: Vec<_> = found.difference(&wanted).collect();
+    if let Some((name, toolchain)) = unexpected.iter().find_map(|name| Some((name, toolchain(name)?))) {
+        return Err(LoadError::Quantization(format!(
+            "`{name}` is a tensor of {toolchain}, whose packing MLX does not share: take an MLX build of the model, or make one of \
+             its bf16 original with `mlx-dspark convert`"
+        )));
+    }
     if !missing.is_empty() || !unexpected.is_empty() {
         let told = |names: &[&&String]| names.iter().take(TOLD).map(ToString::to_string).collect();
         return Err(LoadError::Tensors {
@@ -107,6 +122,21 @@ pub(crate) fn check(tensors: &Tensors, quantization: &Quantization, spec: &Decod
         }
     }
     Ok(())
+}
+
+/// Whose packing a tensor's name tells of, of those that are not MLX's.
+fn toolchain(name: &str) -> Option<&'static str> {
+    let (_, part) = name.rsplit_once('.')?;
+    Some(match part {
+        "weight_packed" | "weight_global_scale" | "input_global_scale" | "weight_zero_point" | "weight_g_idx" => "compressed-tensors",
+        "weight_scale_2" => "NVIDIA ModelOpt",
+        "weight_scale_inv" => "a block-wise FP8 checkpoint",
+        "weight_scale" | "input_scale" => "an FP8 or NVFP4 checkpoint",
+        "qweight" | "qzeros" | "g_idx" => "GPTQ or AWQ",
+        "absmax" | "quant_map" => "bitsandbytes",
+        "global_scale" => "nvfp4 with a scale of the whole tensor, which experts alone may have here",
+        _ => return None,
+    })
 }
 
 /// Names and shapes of a matrix, packed or not; `lead` axes come first.
@@ -148,6 +178,37 @@ fn packing(tensors: &Tensors, quantization: &Quantization, path: &str, columns: 
     };
     let last = |tensor: &super::TensorInfo| tensor.shape.last().map_or(0, |n| *n as usize);
     Packing::infer(path, columns, last(weight), last(scales), scales.dtype == "U8").map(Some)
+}
+
+/// Whether some float of the array is NaN: one pass over memory.
+fn not_numbers(array: &Array) -> Result<bool> {
+    /// Looked at together, without a branch for each.
+    const CHUNK: usize = 4096;
+    fn any<T: Copy + Sync>(values: &[T], nan: impl Fn(T) -> bool + Sync) -> bool {
+        let share = values.len().div_ceil(mlx_cpu::threads()).max(1 << 20);
+        let look = |part: &[T]| {
+            part.chunks(CHUNK)
+                .any(|chunk| chunk.iter().fold(false, |found, &value| found | nan(value)))
+        };
+        std::thread::scope(|scope| {
+            let mut parts = values.chunks(share);
+            let own = parts.next().unwrap_or_default();
+            let others: Vec<_> = parts.map(|part| scope.spawn(|| look(part))).collect();
+            let found = look(own);
+            others.into_iter().fold(found, |found, other| found | other.join().unwrap_or(false))
+        })
+    }
+    if !matches!(array.dtype(), Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16) || array.size() == 0 {
+        return Ok(false);
+    }
+    if mlx_cpu::backend() != Backend::Cpu {
+        return Ok(is_nan(array)?.any(None)?.item_exact::<bool>());
+    }
+    Ok(match array.dtype() {
+        Dtype::Float32 => any(array.as_slice::<f32>(), f32::is_nan),
+        Dtype::Float16 => any(array.as_slice::<half::f16>(), |value| value.to_bits() & 0x7fff > 0x7c00),
+        _ => any(array.as_slice::<half::bf16>(), |value| value.to_bits() & 0x7fff > 0x7f80),
+    })
 }
 
 impl<'a> Weights<'a> {
@@ -200,6 +261,13 @@ impl<'a> Weights<'a> {
             }
         };
         array.eval()?;
+        if not_numbers(&array)? {
+            return Err(LoadError::tensor(
+                name,
+                "holds values that are not numbers (NaN): the file is damaged, or the model was broken when it was stored; download it \
+                 again, or take another build of the model",
+            ));
+        }
         self.done += array.nbytes() as u64;
         (self.watch.progress)(self.done, self.total);
         Ok(array)
@@ -272,17 +340,30 @@ impl<'a> Weights<'a> {
     /// The linear layers of all experts.
     pub(crate) fn experts(&mut self, spec: &LinearSpec) -> Result<Experts> {
         let name = |part: &str| format!("{}.{part}", spec.path);
-        // MLX's gather products take no other floats than those of the activations; on the CPU it knows f32 alone.
-        let floats = Some(self.precision.activations);
+        // Our kernel takes floats as stored. MLX's gather products take no others than those of the activations; on the CPU it
+        // knows f32 alone.
+        let keep = self.precision.keep_stored;
+        let floats = |bits, group| (!(keep && mlx_cpu::gathers(bits, group))).then_some(self.precision.activations);
         let Some(packing) = packing(self.tensors, self.quantization, &spec.path, spec.inputs)? else {
+            let floats = floats(0, 0);
             return Ok(Experts::dense(self.read_float(&name("weight"), floats)?));
         };
+        let floats = floats(packing.bits, packing.group);
         let w = self.read_packed(&name("weight"), packing)?;
         if packing.mode == Mode::Affine {
             let (scales, biases) = (self.read_float(&name("scales"), floats)?, self.read_float(&name("biases"), floats)?);
             return Ok(Experts::packed(w, scales, Some(biases), packing));
         }
-        Ok(Experts::packed(w, self.read_bytes(&name("scales"), packing)?, None, packing))
+        let experts = Experts::packed(w, self.read_bytes(&name("scales"), packing)?, None, packing);
+        let global = name("global_scale");
+        if !self.tensors.contains_key(&global) {
+            return Ok(experts);
+        }
+        // Scales were stored as if the largest weight of an expert were 6 · 448, the largest value of the packing.
+        let scale = self.read_float(&global, Some(Dtype::Float32))?;
+        let factor = divide(&scale, Array::from_f32(6.0 * 448.0))?;
+        factor.eval()?;
+        Ok(experts.scaled(factor))
     }
 
     fn read_packed(&mut self, name: &str, packing: Packing) -> Result<Array> {

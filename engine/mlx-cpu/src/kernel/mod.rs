@@ -20,6 +20,7 @@
 mod attention;
 pub(crate) mod elementwise;
 pub(crate) mod entry;
+pub(crate) mod experts;
 mod format;
 mod linear;
 mod pool;

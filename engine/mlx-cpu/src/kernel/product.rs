@@ -173,7 +173,7 @@ pub(crate) fn activations() -> &'static str {
 }
 
 /// Quantized weights, which meet x in whole numbers of sixteen bits where that is faster, else in f32.
-unsafe fn affine(isa: Isa, p: &Product, bits: i64, group: i64) -> Outcome {
+pub(super) unsafe fn affine(isa: Isa, p: &Product, bits: i64, group: i64) -> Outcome {
     #[cfg(not(target_arch = "aarch64"))]
     if quantized::wanted(isa) {
         match (bits, group) {

@@ -147,3 +147,68 @@ fn an_index_cannot_name_files_elsewhere() {
         );
     }
 }
+
+mod properties {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            prop::sample::select(vec!["F32", "BF16", "U8", "F8_E8M0", "", "__metadata__"]).prop_map(Value::from),
+            (0_u64..64).prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            let keys = prop::sample::select(vec!["dtype", "shape", "data_offsets", "a", "b", "__metadata__"]);
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map(keys, inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())),
+            ]
+        })
+    }
+
+    /// A header is refused, or every tensor it tells of lies within the file and has the bytes that its shape needs.
+    fn sound(bytes: &[u8]) -> std::result::Result<(), TestCaseError> {
+        let dir = folder(&[("model.safetensors", bytes.to_vec())]);
+        if let Ok(shard) = Shard::open(&dir.path().join("model.safetensors")) {
+            for (name, tensor) in &shard.tensors {
+                prop_assert!(tensor.bytes <= bytes.len() as u64, "{}", name);
+                let elements = tensor.shape.iter().try_fold(1_u64, |all, n| all.checked_mul(*n));
+                prop_assert!(elements.is_some_and(|n| n == 0 || tensor.bytes % n == 0), "{} {:?}", name, tensor);
+            }
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        #[test]
+        fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200), length in prop_oneof![any::<u64>(), 0_u64..300]) {
+            sound(&bytes)?;
+            sound(&[&length.to_le_bytes()[..], &bytes].concat())?;
+        }
+
+        #[test]
+        fn any_json(header in json(), data in 0_usize..64) {
+            sound(&file(&header, data))?;
+        }
+
+        #[test]
+        fn a_true_header_with_lies(
+            dtype in prop::sample::select(vec!["F32", "BF16", "U8", "I64", "F4"]),
+            shape in prop::collection::vec(prop_oneof![0_u64..6, any::<u64>()], 0..4),
+            start in prop_oneof![0_u64..40, any::<u64>()],
+            end in prop_oneof![0_u64..40, any::<u64>()],
+            data in 0_usize..64,
+        ) {
+            let header = json!({"a": {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}});
+            sound(&file(&header, data))?;
+        }
+    }
+}
