@@ -162,6 +162,50 @@ def decoding(arms, slow, rounds, tokens):
         print(f"Under the bar: {', '.join(misses)}.\n")
 
 
+SHAPES = {"qwen3": "Qwen3 of 0.6B, 4-bit", "hybrid": "hybrid with gated delta net of 0.8B, 4-bit"}
+
+
+def random_models(home, starter):
+    """Random 4-bit models of published shapes, made once: by mlx-lm's Python, then by our `convert`."""
+    python = home / "venv/bin/python"
+    for shape in SHAPES:
+        made = home / "shapes" / shape
+        if not made.exists():
+            with tempfile.TemporaryDirectory(dir=home) as between:
+                subprocess.run([python, BENCH / "random_model.py", shape, starter, between], check=True)
+                convert = [ROOT / "target/release/mlx-dspark", "convert", between, made, "--bits", "4", "--group-size", "64", "--quiet"]
+                subprocess.run(convert, check=True, stdout=subprocess.DEVNULL)
+        yield shape, made
+
+
+def families(home, rounds, tokens):
+    """Decode and prefill of other shapes than the starter's beside mlx-lm: wall time and processor time, all threads."""
+    python = home / "venv/bin/python"
+    if not python.exists():
+        print("### Families are not measured: mlx-lm makes their random models; `make bench` gets it with Python 3, venv and pip\n")
+        return
+    found = subprocess.run([ROOT / "target/release/mlx-dspark", "starter", "--quiet"], capture_output=True, text=True, check=True)
+    starter = found.stdout.strip().splitlines()[-1]
+    rows = []
+    for shape, folder in random_models(home, starter):
+        mine, theirs = [], []
+        for _ in range(rounds):
+            mine.append(run([ROOT / "target/release/examples/decode_bench", folder, "--repeat", "1", "--tokens", str(tokens), "--depths", "32,512"]))
+            # Its quantized product on a processor takes seconds a token: few tokens say enough.
+            theirs.append(run([python, BENCH / "mlx_lm_peer.py", folder, "8", "4"], timeout=1800))
+        mine, theirs = [line for line in mine if line], [line for line in theirs if line]
+        for what, depth in [("prefill", 512), ("decode", 32), ("decode", 512)]:
+            for unit, ours_key, peer_key in [("wall", "tok_per_s", "tps"), ("CPU", "tok_per_cpu_s", "tps_cpu")]:
+                ours = [line["after"][str(depth)][f"{what}_{ours_key}"] for line in mine]
+                peer = [line[f"{what}_{peer_key}"] for line in theirs]
+                ours, peer = (statistics.median(values) if values else None for values in (ours, peer))
+                ratio = f"{ours / peer:.0f}x" if ours and peer else "-"
+                show = lambda value: f"{value:.2f}" if value is not None else "-"  # noqa: E731
+                rows.append([SHAPES[shape], f"{what}, {depth}", unit, show(ours), show(peer), ratio])
+    print("### Tokens a second of other shapes, random weights, all threads\n")
+    table(["model", "tokens", "a second of", "ours", "mlx-lm (a prompt of 8)", "ratio"], rows)
+
+
 def kernels(all_kernels):
     print("### Kernels\n", flush=True)
     parts = [] if all_kernels else ["--", "verify"]
@@ -241,7 +285,7 @@ def chip():
 
 
 def main():
-    parts = ["decoding", "kernels", "start", "window", "server"]
+    parts = ["decoding", "families", "kernels", "start", "window", "server"]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--home", type=lambda text: Path(text).resolve(), default=ROOT / "target/bench", help="where the peers are installed")
     parser.add_argument("--only", default=",".join(parts), help="parts to run, separated by commas (all)")
@@ -261,6 +305,8 @@ def main():
             decoding(arms, slow, arguments.rounds, arguments.tokens)
         if "start" in wanted:
             start(arms, slow)
+    if "families" in wanted:
+        families(arguments.home, min(arguments.rounds, 3), arguments.tokens)
     if "kernels" in wanted:
         kernels(arguments.kernels)
     if "window" in wanted:

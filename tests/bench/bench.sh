@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The speed tables. Peers are measured where they can be had: llama.cpp needs npm, mlx-lm needs pip; each is installed
 # under target/bench once. Arms take turns, and figures are per processor second, so ratios hold on a busy machine too.
-#   tests/bench/bench.sh [--only decoding,kernels,start,window,server] [--rounds N] [--tokens N] [--kernels]
+#   tests/bench/bench.sh [--only decoding,families,kernels,start,window,server] [--rounds N] [--tokens N] [--kernels]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
