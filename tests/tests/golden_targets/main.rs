@@ -214,8 +214,10 @@ fn one_shot() {
 /// roundings could cancel, so this is about the worst that can be met.
 #[test]
 fn one_shot_with_rounded_activations() {
-    for mut case in CASES.into_iter().map(|name| Case::of_folder(name, name)) {
-        case.tolerance *= 16.0;
+    for name in CASES {
+        let mut case = Case::of_folder(name, name);
+        // Experts round once more, and their router weighs what is rounded.
+        case.tolerance *= if name.contains("moe") { 32.0 } else { 16.0 };
         let mut cache = case.model.decoder.new_cache();
         let found = case.rows(&case.prompt(), &mut *cache);
         case.check(&case.golden["one_shot"], &found, 0, "one shot, rounded");
