@@ -11,9 +11,9 @@ use serde_json::{Map, json};
 use std::{fs::File, io::Write, path::Path};
 use tokio_util::sync::CancellationToken;
 
-const HIDDEN: u64 = 2048;
-const INNER: u64 = 5632;
-const VOCAB: u64 = 16_384;
+const HIDDEN: u64 = 1024;
+const INNER: u64 = 2816;
+const VOCAB: u64 = 8192;
 
 /// Llama in bf16 in files of at most 4 GB: headers, and holes for what they tell of. Returns bytes of weights.
 fn write(dir: &Path, wanted: u64) -> u64 {
@@ -80,7 +80,7 @@ fn status(key: &str) -> u64 {
 fn a_load_holds_the_weights_and_little_more() {
     let gigabytes = std::env::var("MLX_DSPARK_SPARSE_GB").ok().and_then(|text| text.parse::<f64>().ok());
     let dir = tempfile::tempdir().unwrap();
-    let weights = write(dir.path(), (gigabytes.unwrap_or(1.2) * 1e9) as u64);
+    let weights = write(dir.path(), (gigabytes.unwrap_or(0.4) * 1e9) as u64);
     device::release().unwrap();
     let before = status("VmRSS");
     // The highest mark starts anew.
@@ -93,7 +93,10 @@ fn a_load_holds_the_weights_and_little_more() {
     };
     let model = load(dir.path(), &LoadOptions::default(), &mut progress, &CancellationToken::new()).unwrap();
     let (held, peak) = (status("VmRSS") - before, status("VmHWM") - before);
-    assert!(steps > 20 && last == weights && model.facts.weight_bytes == weights);
+    assert!(steps > 20 && last == weights);
+    // Norms are held in f32.
+    let loaded = model.facts.weight_bytes;
+    assert!(loaded >= weights && loaded < weights + weights / 100, "{loaded} bytes of {weights}");
     let share = |bytes: u64| bytes as f64 / weights as f64;
     println!(
         "{:.2} GB: {:.1} % resident, {:.1} % at most, {:.1} s",
