@@ -264,6 +264,8 @@ def run(home, python, reference, rounds, tokens, table):
         for server in found.values():
             server.stop()
     overhead = ROOT / "target/release/examples/overhead"
+    if not overhead.exists():
+        return print("what serving adds is not measured: build it with `cargo build --release -p dspark-serve --examples`\n")
     print("What serving adds to an engine that costs nothing (a scripted one), over HTTP on this machine:\n", flush=True)
     subprocess.run([overhead], check=False)
     print()

@@ -329,7 +329,11 @@ class Soak:
     async def huge(self, dice):
         path = dice.choice(PATHS)
         data = b'{"messages": [{"role": "user", "content": "' + b"x" * (self.server.limit + 1000) + b'"}]}'
-        status, _, reply = await self.server.ask("POST", path, raw=data)
+        try:
+            status, _, reply = await self.server.ask("POST", path, raw=data)
+        except ConnectionError:
+            # It was refused before it was sent whole, and the sender was too slow to read why.
+            return "oversized body", "refused"
         need(status == 413, f"{status} {reply[:100]!r}")
         error_of(path, reply)
         return "oversized body", "refused"

@@ -331,12 +331,10 @@ fn stops() -> Check {
         if scanner.matched().is_none() {
             out += &scanner.finish();
         }
-        let first = stops
-            .iter()
-            .filter(|stop| !stop.is_empty())
-            .filter_map(|stop| text.find(*stop))
-            .min();
-        let expected = &text[..first.unwrap_or(text.len())];
+        // The stop string that is complete first ends the text; of several, the longest.
+        let found = stops.iter().filter(|stop| !stop.is_empty());
+        let first = found.filter_map(|stop| text.find(*stop).map(|at| (at + stop.len(), at))).min();
+        let expected = &text[..first.map_or(text.len(), |(_, at)| at)];
         if out == expected {
             Ok(())
         } else {
