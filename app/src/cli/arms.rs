@@ -2,7 +2,8 @@
 
 use super::exit::{Failure, Outcome};
 use dspark_protocol::{
-    Cap, EngineHandle, Event, Message, Mode, Prompt, Request, SpeculationOptions, Summary, TemplateOptions, TreeSetting,
+    Cap, DrafterInfo, EngineHandle, Event, Message, Mode, Prompt, Request, SpeculationOptions, SpeculationState, Summary, TemplateOptions,
+    TreeSetting,
 };
 use serde::Deserialize;
 use std::time::Instant;
@@ -151,6 +152,46 @@ pub(super) fn arms(shapes: &[Shape], caps: &[Cap]) -> Vec<Arm> {
     arms
 }
 
+/// Names of arms, and why each was not run.
+pub(super) type Skipped = Vec<(String, String)>;
+
+/// Those that the loaded pair can run, and why the others cannot: an arm must be what it is called.
+///
+/// # Errors
+/// Where none is left.
+pub(super) fn fitting(all: Vec<Arm>, speculation: Option<&SpeculationState>) -> Outcome<(Vec<Arm>, Skipped)> {
+    let drafter = speculation.and_then(|state| state.drafter.as_ref());
+    let unfit = |arm: &Arm| match (arm.mode, drafter) {
+        (Mode::Dspark | Mode::Dflash, None) => Some("no drafter is loaded with this model".to_owned()),
+        (Mode::Dspark, Some(drafter)) if drafter.kind != "dspark" => Some(other(drafter)),
+        (Mode::Dflash, Some(drafter)) if drafter.kind == "dspark" => Some(other(drafter)),
+        _ => None,
+    };
+    let (mut fit, mut skipped) = (Vec::new(), Vec::new());
+    for arm in all {
+        match unfit(&arm) {
+            None => fit.push(arm),
+            Some(why) => skipped.push((arm.name, why)),
+        }
+    }
+    match skipped.first() {
+        Some((name, why)) if fit.iter().all(|arm| arm.mode == Mode::Baseline) => Err(Failure::new(
+            super::exit::USAGE,
+            format!("nothing can be run: `{name}`: {why}; name a drafter with `--drafter`, or its kind with `--mode`"),
+        )),
+        _ => Ok((fit, skipped)),
+    }
+}
+
+pub(super) fn skipped(arms: &[(String, String)]) -> Vec<serde_json::Value> {
+    let told = |(arm, why): &(String, String)| serde_json::json!({"run": arm, "reason": why});
+    arms.iter().map(told).collect()
+}
+
+fn other(drafter: &DrafterInfo) -> String {
+    format!("the loaded drafter `{}` is a {} one", drafter.name, drafter.kind)
+}
+
 /// A finished generation with what it cost.
 pub(super) struct Ran {
     pub(super) summary: Summary,
@@ -214,6 +255,25 @@ mod tests {
             ]
         );
         assert_eq!((arms[1].options.lookup, arms[4].options.tree), (Some(true), TreeSetting::On));
+        let loaded = SpeculationState {
+            drafter: Some(DrafterInfo {
+                name: "head".into(),
+                path: "head".into(),
+                kind: "dspark".into(),
+                weight_bytes: 0,
+                max_draft: 7,
+            }),
+            ..SpeculationState::default()
+        };
+        let mixed = |words: &[&str]| {
+            let shapes: Vec<Shape> = words.iter().map(|word| shape(word).unwrap()).collect();
+            super::arms(&shapes, &[Cap::Auto])
+        };
+        let (fit, skipped) = fitting(mixed(&["dspark", "dflash", "lookup"]), Some(&loaded)).unwrap();
+        assert_eq!((fit.len(), skipped[0].0.as_str()), (2, "dflash auto"));
+        assert!(skipped[0].1.contains("`head` is a dspark one"), "{}", skipped[0].1);
+        assert!(fitting(mixed(&["dflash"]), Some(&loaded)).is_err());
+        assert!(fitting(mixed(&["dspark", "dflash"]), None).is_err());
         assert!(shape("fast").unwrap_err().contains("`fast`"));
         assert!(shape("dspark+magic").unwrap_err().contains("magic"));
         assert!(cap("0").is_err() && cap("x").is_err());

@@ -44,6 +44,8 @@ pub(super) struct Report {
     pub(super) arms: Vec<String>,
     /// Why an arm was something else than asked.
     reasons: Vec<Option<String>>,
+    /// Arms that the loaded pair cannot run, and why.
+    skipped: Vec<(String, String)>,
     pub(super) kinds: Vec<String>,
     /// By arm, by kind.
     pub(super) cells: Vec<Vec<Cell>>,
@@ -60,14 +62,15 @@ pub(super) fn run(args: &BenchmarkArgs, output: &Output) -> Outcome {
         };
         let session = engine::Session::open_with(options, &args.engine, &args.pair.wish(&args.rounds), output).await?;
         let mut all = vec![Arm::baseline()];
-        all.extend(
-            arms::arms(&args.modes, &args.caps)
-                .into_iter()
-                .filter(|arm| *arm != Arm::baseline()),
-        );
+        let speculation = session.handle.snapshot().speculation.clone();
+        let (fit, skipped) = arms::fitting(arms::arms(&args.modes, &args.caps), speculation.as_deref())?;
+        all.extend(fit.into_iter().filter(|arm| *arm != Arm::baseline()));
+        for (arm, why) in &skipped {
+            output.warn(format!("{arm} is skipped: {why}"));
+        }
         let report = measure(&session, &all, &texts, args, output).await;
         session.close().await;
-        let report = report?;
+        let report = Report { skipped, ..report? };
         if let Some(path) = &args.report {
             chart::write(path, &title(&session), &report)
                 .map_err(|error| Failure::new(exit::FAILED, format!("the chart `{}` cannot be written: {error}", path.display())))?;
@@ -137,6 +140,7 @@ async fn measure(session: &engine::Session, all: &[Arm], texts: &[Text], args: &
     Ok(Report {
         arms: all.iter().map(|arm| arm.name.clone()).collect(),
         reasons,
+        skipped: Vec::new(),
         kinds: kinds.into_iter().map(|(kind, _)| kind).collect(),
         cells,
     })
@@ -274,6 +278,7 @@ fn object(report: &Report, session: &engine::Session) -> Value {
         "drafter": session.model.drafter,
         "speculation": snapshot.speculation,
         "runs": runs,
+        "skipped": arms::skipped(&report.skipped),
     })
 }
 

@@ -28,10 +28,14 @@ pub(super) fn run(args: &ProofArgs, output: &Output) -> Outcome {
     let runtime = engine::runtime()?;
     runtime.block_on(async {
         let session = engine::Session::open(&args.engine, &args.pair.wish(&args.rounds), output).await?;
-        let all = arms::arms(&args.modes, &args.caps);
+        let speculation = session.handle.snapshot().speculation.clone();
+        let (all, skipped) = arms::fitting(arms::arms(&args.modes, &args.caps), speculation.as_deref())?;
+        for (arm, why) in &skipped {
+            output.warn(format!("{arm} is skipped: {why}"));
+        }
         let proved = prove(&session, &all, &texts, args.max_new_tokens, output).await;
         session.close().await;
-        report(&proved?, &session, output)
+        report(&proved?, &skipped, &session, output)
     })
 }
 
@@ -83,9 +87,9 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-fn report(proved: &[Proved], session: &engine::Session, output: &Output) -> Outcome {
+fn report(proved: &[Proved], skipped: &[(String, String)], session: &engine::Session, output: &Output) -> Outcome {
     if output.json {
-        output.object(&object(proved, session));
+        output.object(&object(proved, skipped, session));
     } else {
         output.result(&table(proved));
     }
@@ -138,7 +142,7 @@ fn table(proved: &[Proved]) -> String {
     )
 }
 
-fn object(proved: &[Proved], session: &engine::Session) -> Value {
+fn object(proved: &[Proved], skipped: &[(String, String)], session: &engine::Session) -> Value {
     let rows: Vec<Value> = proved
         .iter()
         .map(|row| {
@@ -158,5 +162,6 @@ fn object(proved: &[Proved], session: &engine::Session) -> Value {
         "drafter": session.model.drafter,
         "machine": *session.handle.snapshot().machine,
         "texts": rows,
+        "skipped": arms::skipped(skipped),
     })
 }

@@ -265,7 +265,7 @@ fn backbone(top: Fields<'_>, packaging: Packaging, class: Class, family: Family)
         sinks: false,
         gated_q: false,
         offset_norms: false,
-        block_size: top.need("block_size")?,
+        block_size: sane_block(top.need("block_size")?)?,
         first_slot: 0,
         mask_token: mask_token as u32,
         taps: top.ids("target_layer_ids")?.unwrap_or_default(),
@@ -551,6 +551,18 @@ fn masks(config: Fields<'_>, layers: usize, causal: Option<bool>) -> Result<Vec<
         other => Err(DrafterError::Config(format!("the layer type `{other}` is unknown"))),
     };
     (0..layers).map(mask).collect()
+}
+
+/// Slots of a block that any published drafter stays far under; more is a broken file, and would be computed.
+const BLOCK_MOST: usize = 512;
+
+fn sane_block(block: usize) -> Result<usize> {
+    if block > BLOCK_MOST {
+        return Err(DrafterError::Config(format!(
+            "`block_size` is {block}, and no drafter has more than {BLOCK_MOST} slots: check the file"
+        )));
+    }
+    Ok(block)
 }
 
 #[cfg(test)]

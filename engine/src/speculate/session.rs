@@ -1,7 +1,7 @@
 //! One request's speculation: what the next round offers, and what the last one showed.
 
 use super::{guess::Guess, pair::Pair, round::Outcome};
-use dspark_protocol::{Mode, Request, RoundRecord, RoundStats, Source, SpeculationOptions, SpeculationSummary, Timings};
+use dspark_protocol::{CapOrigin, Mode, Request, RoundRecord, RoundStats, Source, SpeculationOptions, SpeculationSummary, Timings};
 use dspark_speculate::{
     controller::{self, Controller},
     lookup::Lookup,
@@ -71,7 +71,8 @@ impl<'a> Session<'a> {
             lookup: Pair::looks_up(mode, &options).map(Lookup::new),
             drafting,
             looking,
-            branches: sampling.temperature == 0.0 && !counts && request.logprobs.is_none(),
+            // Confidence cuts chains; the branches of a tree stand for what it doubts.
+            branches: sampling.temperature == 0.0 && !counts && request.logprobs.is_none() && options.confidence <= 0.0,
             pair,
             options,
             mode,
@@ -237,11 +238,14 @@ impl<'a> Session<'a> {
 
     /// What is told at the end.
     pub(crate) fn finish(self, timings: &Timings, generated: usize) -> Told {
-        let parked = match (self.drafting(), self.mode) {
-            (Some(drafting), Mode::Dspark | Mode::Dflash) => drafting.parked(),
-            _ => None,
-        };
-        let reason = self.reason.clone().or_else(|| parked.map(|parked| parked.to_string()));
+        let drafting = self.drafting().filter(|_| self.drafts());
+        let parked = drafting.and_then(|drafting| Some((drafting.parked()?, drafting.origin())));
+        let reason = self.reason.clone().or_else(|| {
+            parked.map(|(parked, origin)| match origin {
+                CapOrigin::Pinned => format!("drafting goes on as asked, though {parked}"),
+                _ => parked.to_string(),
+            })
+        });
         let decay = decay(&self.rounds);
         let rate = (generated > 1 && timings.decode > 0.0).then(|| (generated - 1) as f64 / timings.decode);
         let middle = self.depth.saturating_sub(generated / 2);

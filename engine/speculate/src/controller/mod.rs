@@ -36,6 +36,8 @@ const PROBE_NEAREST: usize = 8;
 const PROBE_FARTHEST: usize = 128;
 /// Draft survival that no text exceeds for long: where even this does not pay, nothing will.
 const BEST_TEXT: f64 = 0.95;
+/// From this on, it is not the text that keeps drafts from paying.
+const GOOD_TEXT: f64 = 0.7;
 /// Below this, no text is that hard: the drafter does not fit.
 const WRONG_DRAFTER: f64 = 0.12;
 /// Plain steps that tell what a plain step takes, and the gain below which it is worth knowing.
@@ -87,6 +89,11 @@ impl fmt::Display for Parked {
             Self::Acceptance(p) if *p < WRONG_DRAFTER => write!(
                 f,
                 "hardly any draft is taken ({:.0} %); the drafter may belong to another model",
+                100.0 * p
+            ),
+            Self::Acceptance(p) if *p >= GOOD_TEXT => write!(
+                f,
+                "verifying drafts takes this machine longer than they save, though {:.0} % are taken",
                 100.0 * p
             ),
             Self::Acceptance(p) => write!(
