@@ -333,8 +333,9 @@ impl Target for Planted {
     }
     fn forward(&self, rows: &Rows<'_>, cache: &mut dyn Cache) -> std::result::Result<Output, Exception> {
         let mut output = self.0.forward(rows, cache)?;
-        if let (Logits::All, 3.., Some(logits)) = (rows.logits, rows.tokens.dim(1), output.logits.take()) {
+        if rows.logits == Logits::All && rows.tokens.dim(1) >= 3 {
             // Every second token id is pushed: other choices, which the masks still bound.
+            let logits = output.logits.take().unwrap();
             let vocab = logits.dim(-1);
             let push: Vec<f32> = (0..vocab).map(|id| if id % 2 == 0 { 6.0 } else { 0.0 }).collect();
             output.logits = Some(ops::add(&logits, Array::from_slice(&push, &[1, 1, vocab]))?);

@@ -46,16 +46,18 @@ impl Vocabulary {
     /// # Errors
     /// [`GrammarError::Vocabulary`].
     pub fn new(words: &[Vec<u8>], eos: &[u32], specials: BTreeMap<u32, Vec<u8>>) -> Result<Self, GrammarError> {
-        let eos: Vec<u32> = eos.iter().copied().filter(|id| (*id as usize) < words.len()).collect();
-        let Some(&first) = eos.first() else {
-            return Err(GrammarError::Vocabulary("it has no token that ends a text".into()));
-        };
+        let mut eos: Vec<u32> = eos.iter().copied().filter(|id| (*id as usize) < words.len()).collect();
+        // A model without one has an end all the same, only it cannot say so: an id behind its last.
+        let nameless = eos.is_empty().then_some(words.len() as u32);
+        eos.extend(nameless);
+        let first = eos[0];
         // An invalid byte of UTF-8 marks special tokens in the library.
         let words: Vec<Vec<u8>> = (words.iter().enumerate())
             .map(|(id, word)| {
                 let text = !eos.contains(&(id as u32)) && word.first() != Some(&TokTrie::SPECIAL_TOKEN_MARKER);
                 if text { word.clone() } else { Vec::new() }
             })
+            .chain(nameless.map(|_| Vec::new()))
             .collect();
         let built = catch_unwind(AssertUnwindSafe(|| Self::build(&words, first, &eos, specials)));
         built.unwrap_or_else(|_| Err(GrammarError::Vocabulary("a token is longer than the library allows".into())))
