@@ -8,6 +8,7 @@ pub mod drafters;
 pub mod engine;
 mod exit;
 pub mod families;
+mod grammar;
 pub mod load;
 pub mod machine;
 pub mod model;

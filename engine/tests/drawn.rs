@@ -10,7 +10,8 @@ use dspark_engine::{
     drafters::{Drafter, DrafterOptions, Ends},
     model::{Loaded, ModelLoader},
     protocol::{
-        Cap, EngineHandle, LoadRequest, LoadStage, Mode, ModelInfo, Prompt, Request, Result, Sampling, SpeculationOptions, TreeSetting,
+        Cap, Constraint, EngineHandle, LoadRequest, LoadStage, Mode, ModelInfo, Prompt, Request, Result, Sampling, SpeculationOptions,
+        TreeSetting,
     },
     sample::shape::{Distribution, Shape},
     start,
@@ -23,7 +24,7 @@ use mlx_rs::{
     ops::{self, indexing::TryIndexOp},
     random,
 };
-use std::path::Path;
+use std::{ops::RangeInclusive, path::Path, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
 const VOCAB: i32 = 256;
@@ -190,7 +191,15 @@ const SHAPE: Shape = Shape {
     min_p: 0.01,
 };
 
-fn ask(engine: &EngineHandle, mode: Mode, prompt: &[u32], seed: u64) -> (Vec<u32>, usize) {
+/// What the first three tokens may be where they are held to [`held`].
+const ALLOWED: [RangeInclusive<u32>; 3] = [0x20..=0x4f, 0x20..=0x6f, 0x30..=0x7e];
+
+/// The same as a grammar.
+fn held() -> Arc<Constraint> {
+    Arc::new(Constraint::regex(r"[\x20-\x4f][\x20-\x6f][\x30-\x7e]x*"))
+}
+
+fn ask(engine: &EngineHandle, mode: Mode, prompt: &[u32], seed: u64, constraint: Option<&Arc<Constraint>>) -> (Vec<u32>, usize) {
     let request = Request {
         prompt: Prompt::Tokens(prompt.to_vec()),
         sampling: Sampling {
@@ -208,7 +217,8 @@ fn ask(engine: &EngineHandle, mode: Mode, prompt: &[u32], seed: u64) -> (Vec<u32
             ..SpeculationOptions::default()
         }),
         return_token_ids: true,
-        ignore_eos: true,
+        ignore_eos: constraint.is_none(),
+        constraint: constraint.cloned(),
         ..Request::chat("test", Vec::new(), 3)
     };
     let mut generation = engine.submit(request).unwrap();
@@ -225,22 +235,30 @@ fn ask(engine: &EngineHandle, mode: Mode, prompt: &[u32], seed: u64) -> (Vec<u32
 }
 
 /// Exact chances of the classes of the second and third token after the prompt.
-fn exact(prompt: &[u32], shape: &Shape) -> Vec<f64> {
+fn exact(prompt: &[u32], shape: &Shape, masked: bool) -> Vec<f64> {
     let target = Bigrams::new();
-    let rows = |pairs: &[(u32, u32)]| {
+    let rows = |pairs: &[(u32, u32)], place: usize| {
         let (before, tokens): (Vec<u32>, Vec<u32>) = pairs.iter().copied().unzip();
         let of = |ids: &[u32]| Array::from_slice(ids, &[ids.len() as i32]);
         let hidden = target.hidden(&of(&tokens), &of(&before)).unwrap();
         let logits = target.logits(&hidden).unwrap().to_vec_cast::<f32>().unwrap();
-        let row = |row: &[f32]| Distribution::of_logits(row, shape).unwrap();
+        let row = |row: &[f32]| {
+            let mut row = row.to_vec();
+            for (id, logit) in row.iter_mut().enumerate() {
+                if masked && !ALLOWED[place].contains(&(id as u32)) {
+                    *logit = f32::NEG_INFINITY;
+                }
+            }
+            Distribution::of_logits(&row, shape).unwrap()
+        };
         logits.chunks(VOCAB as usize).map(row).collect::<Vec<_>>()
     };
     let last = [prompt[prompt.len() - 2], prompt[prompt.len() - 1]];
     let mut chances = vec![0.0; (CLASSES * CLASSES) as usize];
-    let first = rows(&[(last[0], last[1])]).remove(0);
-    let seconds = rows(&first.ids.iter().map(|&id| (last[1], id)).collect::<Vec<_>>());
+    let first = rows(&[(last[0], last[1])], 0).remove(0);
+    let seconds = rows(&first.ids.iter().map(|&id| (last[1], id)).collect::<Vec<_>>(), 1);
     for ((&one, &p1), second) in first.ids.iter().zip(&first.p).zip(seconds) {
-        let thirds = rows(&second.ids.iter().map(|&id| (one, id)).collect::<Vec<_>>());
+        let thirds = rows(&second.ids.iter().map(|&id| (one, id)).collect::<Vec<_>>(), 2);
         for ((&two, &p2), third) in second.ids.iter().zip(&second.p).zip(thirds) {
             for (&three, &p3) in third.ids.iter().zip(&third.p) {
                 chances[(two % CLASSES * CLASSES + three % CLASSES) as usize] += p1 * p2 * p3;
@@ -266,10 +284,10 @@ fn deviation(counts: &[u32], chances: &[f64]) -> f64 {
 }
 
 /// Counts over the trials, and how many drafts were taken.
-fn count(engine: &EngineHandle, mode: Mode, prompt: &[u32]) -> (Vec<u32>, usize) {
+fn count(engine: &EngineHandle, mode: Mode, prompt: &[u32], constraint: Option<&Arc<Constraint>>) -> (Vec<u32>, usize) {
     let (mut counts, mut taken) = (vec![0; (CLASSES * CLASSES) as usize], 0);
     for seed in 0..TRIALS {
-        let (ids, accepted) = ask(engine, mode, prompt, seed);
+        let (ids, accepted) = ask(engine, mode, prompt, seed, constraint);
         counts[(ids[1] % CLASSES * CLASSES + ids[2] % CLASSES) as usize] += 1;
         taken += accepted;
     }
@@ -277,16 +295,45 @@ fn count(engine: &EngineHandle, mode: Mode, prompt: &[u32]) -> (Vec<u32>, usize)
 }
 
 fn check(drafter: Option<&str>, mode: Mode, prompt: &[u32]) {
+    check_held(drafter, mode, prompt, false);
+}
+
+fn check_held(drafter: Option<&str>, mode: Mode, prompt: &[u32], masked: bool) {
     let engine = engine(drafter);
-    let chances = exact(prompt, &SHAPE);
-    let (counts, taken) = count(&engine, mode, prompt);
+    let constraint = masked.then(held);
+    let chances = exact(prompt, &SHAPE, masked);
+    let (counts, taken) = count(&engine, mode, prompt, constraint.as_ref());
     let found = deviation(&counts, &chances);
     assert!(found < 5.0, "{drafter:?} {mode:?}: {found:.1} standard deviations off");
+    if masked {
+        // The check would notice masks that are not there.
+        assert!(deviation(&counts, &exact(prompt, &SHAPE, false)) > 5.0);
+    }
     // The check would notice a somewhat sharper distribution.
     let sharper = Shape { temperature: 0.6, ..SHAPE };
-    assert!(deviation(&counts, &exact(prompt, &sharper)) > 5.0);
+    assert!(deviation(&counts, &exact(prompt, &sharper, masked)) > 5.0);
     let least = if mode == Mode::Lookup { 10 } else { TRIALS as usize / 50 };
     assert!(mode == Mode::Baseline || taken > least, "{drafter:?}: {taken} drafts were taken");
+}
+
+#[test]
+fn plain_under_masks() {
+    check_held(None, Mode::Baseline, &PROMPT, true);
+}
+
+#[test]
+fn a_chain_under_masks() {
+    check_held(Some("dspark-native-qwen3"), Mode::Dspark, &PROMPT, true);
+}
+
+#[test]
+fn a_reduced_vocabulary_under_masks() {
+    check_held(Some("speculators-reduced-vocab"), Mode::Dspark, &PROMPT, true);
+}
+
+#[test]
+fn a_lattice_under_masks() {
+    check_held(Some("dflash2"), Mode::Dflash, &PROMPT, true);
 }
 
 #[test]

@@ -7,6 +7,7 @@ with status 1 at the first that fails.
 """
 
 import argparse
+import json
 
 import anthropic
 from anthropic import Anthropic
@@ -109,6 +110,19 @@ class Checks:
             error = raises(anthropic.AuthenticationError, lambda: self.stranger.models.list())
             assert error.body["error"]["type"] in ("authentication_error", None) or error.body, error.body
 
+    def structured(self):
+        schema = {"type": "object", "properties": {"ok": {"type": "boolean"}, "why": {"type": "string", "maxLength": 20}},
+                  "required": ["ok", "why"], "additionalProperties": False}
+        answer = self.ask(max_tokens=100, extra_body={"output_config": {"format": {"type": "json_schema", "schema": schema}}})
+        told = json.loads(answer.content[0].text)
+        assert isinstance(told["ok"], bool) and len(told["why"]) <= 20 and answer.stop_reason == "end_turn", answer
+        place = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Paris"]}}, "required": ["city"], "additionalProperties": False}
+        tools = [{"name": "get_weather", "input_schema": place, "strict": True}]
+        for choice in ({"type": "any", "disable_parallel_tool_use": True}, {"type": "tool", "name": "get_weather", "disable_parallel_tool_use": True}):
+            reply = self.ask(tools=tools, tool_choice=choice, max_tokens=100)
+            (call,) = [block for block in reply.content if block.type == "tool_use"]
+            assert reply.stop_reason == "tool_use" and call.input["city"] in ("Oslo", "Paris"), reply
+
     def scripted_tools(self):
         reply = self.ask(CALL, tools=TOOLS, max_tokens=200)
         kinds = [block.type for block in reply.content]
@@ -157,7 +171,7 @@ def main():
     options = parser.parse_args()
     checks = Checks(options.base_url, options.api_key)
     steps = ["models", "whole", "stream", "system_and_turns", "stop_sequences", "counted", "errors"]
-    steps += ["scripted_tools", "scripted_failures"] * options.scripted
+    steps += ["scripted_tools", "scripted_failures"] if options.scripted else ["structured"]
     for step in steps:
         getattr(checks, step)()
         print("ok", step, flush=True)

@@ -11,17 +11,25 @@ import asyncio
 import json
 import time
 import urllib.request
+from typing import Literal
 
 import openai
 from openai import AsyncOpenAI, OpenAI
 from openai.types import Completion
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response, ResponseStreamEvent
-from pydantic import TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter
 
 EVENT = TypeAdapter(ResponseStreamEvent)
 
 PROMPT = [{"role": "user", "content": "Count from one to twenty in words."}]
+
+
+class City(BaseModel):
+    name: str = Field(min_length=1, max_length=12)
+    kind: Literal["town", "city"]
+    population: int = Field(ge=1, le=99_999_999)
+    sights: list[Literal["river", "tower", "market"]] = Field(min_length=1, max_length=2)
 
 
 class Checks:
@@ -239,7 +247,31 @@ class Checks:
         schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
         for kind in ({"type": "json_object"}, {"type": "json_schema", "json_schema": {"name": "r", "schema": schema, "strict": True}}):
             reply = self.chat(response_format=kind, max_tokens=8)
-            assert "response_format" in " ".join(reply.model_extra["x_mlx_dspark"]["warnings"])
+            assert "response_format" not in str(reply.model_extra["x_mlx_dspark"].get("warnings", "")), reply
+        broken = {"type": "json_schema", "json_schema": {"name": "r", "schema": {"properties": {"a": {"type": "wrong"}}}}}
+        error = raises(openai.BadRequestError, lambda: self.chat(response_format=broken))
+        assert (error.param, error.code) == ("response_format", "invalid_json_schema"), error.body
+        assert "/properties/a/type" in error.message, error.message
+
+    def structured(self):
+        """The client's own helpers: what they parse must follow the models that they were given."""
+        ask = {"model": self.model, "messages": [{"role": "user", "content": "Describe Paris."}], "temperature": 0, "max_tokens": 200}
+        told = self.client.chat.completions.parse(**ask, response_format=City)
+        assert isinstance(told.choices[0].message.parsed, City) and told.choices[0].finish_reason == "stop", told
+        sampled = self.client.chat.completions.parse(**ask | {"temperature": 1.0, "seed": 3}, response_format=City)
+        assert isinstance(sampled.choices[0].message.parsed, City), sampled
+        with self.client.chat.completions.stream(**ask, response_format=City) as stream:
+            final = stream.get_final_completion()
+        assert final.choices[0].message.parsed == told.choices[0].message.parsed
+        tools = [openai.pydantic_function_tool(City, name="note_city")]
+        for choice in ("required", {"type": "function", "function": {"name": "note_city"}}):
+            reply = self.client.chat.completions.parse(**ask, tools=tools, tool_choice=choice, parallel_tool_calls=False)
+            (call,) = reply.choices[0].message.tool_calls
+            assert reply.choices[0].finish_reason == "tool_calls" and isinstance(call.function.parsed_arguments, City), reply
+        response = self.client.responses.parse(
+            model=self.model, input="Describe Paris.", temperature=0, max_output_tokens=200, text_format=City
+        )
+        assert isinstance(response.output_parsed, City), response
 
     def disconnect(self):
         stream = self.chat(stream=True, max_tokens=2000, extra_body={"ignore_eos": True})
@@ -325,7 +357,7 @@ def main():
     checks = Checks(options.base_url, options.api_key)
     steps = ["models", "whole", "stream", "stream_helper", "logprobs", "stop", "limits", "seed", "choices", "extras", "messages",
              "errors", "overflow", "completions", "responses", "formats", "disconnect", "together"]
-    steps += ["scripted_tools", "scripted_failures"] * options.scripted
+    steps += ["scripted_tools", "scripted_failures"] if options.scripted else ["structured"]
     for step in steps:
         getattr(checks, step)()
         print("ok", step, flush=True)

@@ -272,7 +272,7 @@ fn the_python_client_talks_to_the_starter_model() {
         "the OpenAI Python client against the starter model",
     );
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("18 checks passed"), "{said}");
+    assert!(said.contains("19 checks passed"), "{said}");
     let output = run(
         Command::new(self::python())
             .arg(scripts().join("anthropic_client.py"))
@@ -280,7 +280,7 @@ fn the_python_client_talks_to_the_starter_model() {
         "the Anthropic Python client against the starter model",
     );
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("7 checks passed"), "{said}");
+    assert!(said.contains("8 checks passed"), "{said}");
     let mut command = Command::new("python3");
     command
         .arg(scripts().join("open_webui.py"))

@@ -337,6 +337,9 @@ pub(super) struct GenerateArgs {
     /// Give log-probabilities of this many best tokens (with --json).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=20))]
     pub(super) logprobs: Option<u8>,
+    /// Hold the answer to the JSON schema in this file.
+    #[arg(long, value_name = "FILE")]
+    pub(super) json_schema: Option<PathBuf>,
     /// The prompt as it is, without the model's chat template.
     #[arg(long)]
     pub(super) no_chat_template: bool,

@@ -6,9 +6,13 @@ use super::{
     exit::{Failure, Outcome},
     output::Output,
 };
-use dspark_protocol::{Event, FinishReason, Generation, Message, Prompt, Request, Summary, TemplateOptions, TokenInfo};
+use dspark_protocol::{Constraint, Event, FinishReason, Generation, Message, Prompt, Request, Summary, TemplateOptions, TokenInfo};
 use serde_json::{Value, json};
-use std::io::{IsTerminal, Read};
+use std::{
+    io::{IsTerminal, Read},
+    path::Path,
+    sync::Arc,
+};
 
 pub(super) const SAMPLE_PROMPT: &str = "Explain in two sentences why the sky is blue.";
 
@@ -51,9 +55,18 @@ fn request(args: &GenerateArgs, output: &Output) -> Outcome<Request> {
         stop: args.stop.clone(),
         logprobs: args.logprobs,
         ignore_eos: false,
+        constraint: args.json_schema.as_deref().map(constraint).transpose()?,
         return_token_ids: true,
         fresh: false,
     })
+}
+
+/// The schema in a file; what is wrong with it as a schema the engine says.
+fn constraint(file: &Path) -> Outcome<Arc<Constraint>> {
+    let name = file.display();
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::usage(format!("cannot read the schema `{name}`: {error}")))?;
+    let schema = serde_json::from_str(&text).map_err(|error| Failure::usage(format!("the schema `{name}` is not JSON: {error}")))?;
+    Ok(Arc::new(Constraint::schema(schema)))
 }
 
 fn prompt_text(args: &GenerateArgs, output: &Output) -> Outcome<String> {

@@ -1,6 +1,6 @@
 use crate::{
-    EngineError, Event, ForcingReport, LoadEvent, LoadRequest, Message, OutputSyntax, Prompt, Request, Result, RoundRing, SamplingDefaults,
-    Snapshot, TemplateOptions,
+    Constraint, EngineError, Event, ForcingReport, LoadEvent, LoadRequest, Message, OutputSyntax, Prompt, Request, Result, RoundRing,
+    SamplingDefaults, Snapshot, TemplateOptions,
 };
 use arc_swap::ArcSwapOption;
 use std::sync::{
@@ -54,6 +54,8 @@ pub struct GenerateCommand {
 pub struct ForceCommand {
     pub prompt: Vec<u32>,
     pub emitted: Vec<u32>,
+    /// What the text was held to; its reasoning must not be part of it.
+    pub constraint: Option<Arc<Constraint>>,
     /// Cancelled where the asker is gone.
     pub done: tokio::sync::oneshot::Sender<Result<ForcingReport>>,
 }
@@ -171,8 +173,27 @@ impl EngineHandle {
     /// # Errors
     /// As [`Self::submit`]; what goes wrong later arrives through the receiver.
     pub fn force(&self, prompt: Vec<u32>, emitted: Vec<u32>) -> Result<tokio::sync::oneshot::Receiver<Result<ForcingReport>>> {
+        self.force_held(prompt, emitted, None)
+    }
+
+    /// The same for an answer that was held to `constraint` from its first token: each token must be the target's choice
+    /// among those that were allowed.
+    ///
+    /// # Errors
+    /// As [`Self::force`].
+    pub fn force_held(
+        &self,
+        prompt: Vec<u32>,
+        emitted: Vec<u32>,
+        constraint: Option<Arc<Constraint>>,
+    ) -> Result<tokio::sync::oneshot::Receiver<Result<ForcingReport>>> {
         let (done, answer) = tokio::sync::oneshot::channel();
-        self.send(Command::Force(ForceCommand { prompt, emitted, done }))?;
+        self.send(Command::Force(ForceCommand {
+            prompt,
+            emitted,
+            constraint,
+            done,
+        }))?;
         Ok(answer)
     }
 

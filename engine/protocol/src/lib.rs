@@ -5,6 +5,7 @@
 //! Three channels and no more: bounded commands into the worker; one event stream per generation, whose drop
 //! cancels; the latest snapshot, beside the ring of recent rounds.
 
+mod constraint;
 pub mod double;
 mod error;
 mod event;
@@ -15,6 +16,7 @@ mod request;
 mod snapshot;
 mod speculation;
 
+pub use constraint::{AnswerRule, CallRule, Constraint, ToolRule};
 pub use error::{EngineError, Result};
 pub use event::{Event, FinishReason, LoadEvent, LoadStage, Source, Summary, TextDelta, Timings, TokenInfo, TopToken, Usage};
 pub use handle::{Command, EngineHandle, ForceCommand, GenerateCommand, Generation, LoadCommand, Loading, PromptCodec, Worker, channel};

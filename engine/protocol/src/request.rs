@@ -1,6 +1,6 @@
-use crate::{Message, SpeculationOptions};
+use crate::{Constraint, Message, SpeculationOptions};
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 /// How to decode. `Auto` takes the fastest way this pair and machine have shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -141,6 +141,8 @@ pub struct Request {
     pub logprobs: Option<u8>,
     /// Go on past the end-of-sequence token (benchmarks).
     pub ignore_eos: bool,
+    /// What the answer must look like; `None` is anything.
+    pub constraint: Option<Arc<Constraint>>,
     /// Report each token's id in [`crate::TextDelta::tokens`] and the summary.
     pub return_token_ids: bool,
     /// Compute the whole prompt, and keep nothing of it for others: runs that are compared start alike.
@@ -163,6 +165,7 @@ impl Request {
             stop: Vec::new(),
             logprobs: None,
             ignore_eos: false,
+            constraint: None,
             return_token_ids: false,
             fresh: false,
         }

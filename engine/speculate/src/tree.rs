@@ -91,6 +91,25 @@ impl DraftTree {
         [anchor].into_iter().chain(self.tokens.iter().copied()).collect()
     }
 
+    /// The nodes that `keep` names, without those whose parents it does not; order and rows follow.
+    #[must_use]
+    pub fn retaining(&self, keep: impl Fn(usize) -> bool) -> Self {
+        let mut kept = Self::default();
+        let mut places = vec![None; self.len()];
+        for node in 0..self.len() {
+            let parent = match usize::try_from(self.parents[node]) {
+                Ok(parent) => places[parent],
+                Err(_) => Some(-1),
+            };
+            if let (true, Some(parent)) = (keep(node), parent) {
+                places[node] = Some(kept.len() as i32);
+                kept.tokens.push(self.tokens[node]);
+                kept.parents.push(parent);
+            }
+        }
+        kept
+    }
+
     /// The verify forward's `parents`: -1 for row 0, the row of the parent otherwise.
     pub fn row_parents(&self) -> Vec<i32> {
         [-1].into_iter().chain(self.parents.iter().map(|parent| parent + 1)).collect()

@@ -20,6 +20,7 @@ pub mod penalties;
 
 pub use dspark_speculate::sample::{rng, shape};
 
+use crate::grammar::masked;
 use dspark_protocol::{EngineError, Sampling};
 use mlx_rs::{Array, Device, DeviceType, Dtype, error::Exception, ops::indexing};
 use penalties::Penalties;
@@ -78,9 +79,18 @@ impl Sampler {
 
     /// The token after `[1, 1, V]` raw logits, `[1, 1]` u32, lazily. `position` counts generated tokens from 0.
     pub fn draw(&self, logits: &Array, position: u64) -> Result<Array, Exception> {
+        self.draw_masked(logits, position, None)
+    }
+
+    /// The same among the tokens that `mask` allows, `[1, 1, V]` bool: before any truncation, as if the others had no
+    /// probability.
+    pub fn draw_masked(&self, logits: &Array, position: u64, mask: Option<&Array>) -> Result<Array, Exception> {
         let mut row = logits.as_dtype(Dtype::Float32)?;
         if let Some(penalties) = &self.penalties {
             row = penalties.apply_device(&row)?;
+        }
+        if let Some(mask) = mask {
+            row = masked(&row, mask)?;
         }
         match (&self.shape, self.place) {
             // The lowest id wins an exact tie.
@@ -101,13 +111,17 @@ impl Sampler {
         self.shape.as_ref()
     }
 
-    /// The best token of each of `[1, T, V]` raw rows, `[1, T]` u32, lazily. For [`Self::plainly_greedy`] requests.
-    pub fn best(&self, logits: &Array) -> Result<Array, Exception> {
+    /// The best token of each of `[1, T, V]` raw rows, `[1, T]` u32, lazily, among those that `mask` allows, `[1, T, V]`
+    /// bool. For [`Self::plainly_greedy`] requests.
+    pub fn best(&self, logits: &Array, mask: Option<&Array>) -> Result<Array, Exception> {
         let biased = match &self.penalties {
             Some(penalties) => &penalties.apply_device(&logits.as_dtype(Dtype::Float32)?)?,
             None => logits,
         };
-        indexing::argmax_axis(biased, -1, false)
+        match mask {
+            Some(mask) => indexing::argmax_axis(masked(biased, mask)?, -1, false),
+            None => indexing::argmax_axis(biased, -1, false),
+        }
     }
 
     /// A draft from a drafter's row, `[1, Vd]` logits, by the temperature and truncation of this request: `[1]` u32,

@@ -61,7 +61,7 @@ impl<'a> Bench<'a> {
     /// A plain step, one of several that run one ahead.
     pub(crate) fn plain(&mut self) -> Result<Duration, Exception> {
         let before = self.sequence.cache.len();
-        let mut drawn = self.sequence.step_known(self.token, &self.sampler)?;
+        let mut drawn = self.sequence.step_known(self.token, &self.sampler, None)?;
         drawn.read()?;
         let begun = Instant::now();
         for _ in 0..STEPS {
@@ -109,7 +109,7 @@ impl<'a> Bench<'a> {
         };
         let begun = Instant::now();
         let before = self.sequence.cache.len();
-        round::run(&mut self.sequence, &mut self.sampler, self.token, &Guess::Chain(cap), &terms)?;
+        round::run(&mut self.sequence, &mut self.sampler, self.token, &Guess::Chain(cap), &terms, None)?;
         if let Some(companion) = &mut self.sequence.companion {
             companion.flush()?;
         }

@@ -7,26 +7,42 @@ use super::{
     round::{Outcome, committed},
 };
 use crate::{
+    grammar,
     sample::Sampler,
     worker::step::{Sequence, ids},
 };
+use dspark_grammar::{Matcher, TreeMasks};
 use dspark_protocol::Source;
 use dspark_speculate::{accept::greedy_tree, tree::kept_rows};
 use mlx_rs::{Array, error::Exception, transforms::eval};
 
 /// Offers at most `nodes` nodes after `anchor` and commits the path that the target takes through them.
-pub(super) fn run(sequence: &mut Sequence<'_>, sampler: &Sampler, anchor: u32, nodes: usize) -> Result<Outcome, Exception> {
+pub(super) fn run(
+    sequence: &mut Sequence<'_>,
+    sampler: &Sampler,
+    anchor: u32,
+    nodes: usize,
+    matcher: Option<&mut Matcher>,
+) -> Result<Outcome, Exception> {
     let companion = sequence
         .companion
         .as_mut()
         .ok_or_else(|| Exception::custom("a tree was planned without a drafter"))?;
     let drafter = companion.drafter;
     let root = Array::from_slice(&[anchor], &[1]);
-    let tree = drafter.tree(&root, nodes, companion.context()?).map_err(failed)?;
+    let mut tree = drafter.tree(&root, nodes, companion.context()?).map_err(failed)?;
+    let mut masks = Vec::new();
+    if let Some(matcher) = matcher {
+        let TreeMasks { root, nodes } = matcher.tree(&tree.tokens, &tree.parents).map_err(grammar::failed)?;
+        // What the grammar does not allow the target would not take: it is not worth a row.
+        tree = tree.retaining(|node| nodes[node].is_some());
+        masks = std::iter::once(root).chain(nodes.into_iter().flatten()).collect();
+    }
     let rows = tree.row_tokens(anchor);
     let output = sequence.verify(&ids(&rows), Some(&tree.row_parents()))?;
     let logits = output.logits.ok_or_else(|| Exception::custom("a verify gave no logits"))?;
-    let best = sampler.best(&logits)?;
+    let mask = grammar::rows(masks.iter(), logits.dim(-1) as usize);
+    let best = sampler.best(&logits, mask.as_ref())?;
     eval([&best])?;
     let walk = greedy_tree(&tree, &read(&best)?);
     let path = kept_rows(&walk.nodes);

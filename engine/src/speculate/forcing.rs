@@ -3,9 +3,11 @@
 
 use super::guess::{floats, read};
 use crate::{
+    grammar::{self, failed},
     target::{Logits, Rows, Target},
     worker::step::ids,
 };
+use dspark_grammar::Matcher;
 use dspark_protocol::{Divergence, ForcingReport};
 use mlx_rs::{Array, Dtype, error::Exception, ops::indexing, transforms::eval};
 use std::time::Instant;
@@ -31,6 +33,21 @@ pub fn force(
     near_tie: Option<f32>,
     more: &mut dyn FnMut() -> bool,
 ) -> Result<ForcingReport, Exception> {
+    force_masked(target, prompt, emitted, near_tie, None, more)
+}
+
+/// The same for a text that had to follow a grammar: every token must be the best of those that were allowed.
+///
+/// # Errors
+/// As [`force`], and where the text does not follow the grammar.
+pub(crate) fn force_masked(
+    target: &dyn Target,
+    prompt: &[u32],
+    emitted: &[u32],
+    near_tie: Option<f32>,
+    mut matcher: Option<&mut Matcher>,
+    more: &mut dyn FnMut() -> bool,
+) -> Result<ForcingReport, Exception> {
     let mut cache = target.new_cache();
     let mut report = ForcingReport::default();
     let (inner, tail) = prompt.split_at(prompt.len().saturating_sub(1) / CHUNK * CHUNK);
@@ -49,6 +66,17 @@ pub fn force(
             .logits
             .ok_or_else(|| Exception::custom("a step gave no logits"))?
             .reshape(&[-1])?;
+        let logits = match &mut matcher {
+            Some(matcher) => {
+                let mask = grammar::rows([&matcher.mask().map_err(failed)?].into_iter(), target.vocab());
+                matcher.accept(token).map_err(failed)?;
+                match mask {
+                    Some(mask) => grammar::masked(&logits, &mask.reshape(&[-1])?)?,
+                    None => logits,
+                }
+            }
+            None => logits,
+        };
         let plain = read(&indexing::argmax_axis(&logits, -1, false)?)?.pop().unwrap_or(0);
         if plain != token {
             report.divergences.push(divergence(&logits, step, plain, token, near_tie)?);

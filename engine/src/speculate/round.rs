@@ -6,6 +6,7 @@
 
 use super::guess::{Drafts, Guess, read};
 use crate::{
+    grammar::{self, failed},
     sample::{
         Sampler,
         logprobs::{self, Logprobs},
@@ -14,6 +15,7 @@ use crate::{
     },
     worker::step::{Sequence, ids},
 };
+use dspark_grammar::{Mask, Matcher};
 use dspark_protocol::Source;
 use dspark_speculate::accept::{self, Proposal};
 use mlx_rs::{Array, Dtype, error::Exception, ops::concatenate, transforms::eval};
@@ -55,13 +57,14 @@ pub(crate) fn run(
     anchor: u32,
     guess: &Guess,
     terms: &Terms,
+    matcher: Option<&mut Matcher>,
 ) -> Result<Outcome, Exception> {
     if let (Guess::Tree(nodes), true) = (guess, sampler.plainly_greedy() && terms.logprobs.is_none()) {
-        return super::branches::run(sequence, sampler, anchor, *nodes);
+        return super::branches::run(sequence, sampler, anchor, *nodes, matcher);
     }
     let position = sequence.drawn;
     let missing = || Exception::custom("a draft was planned without a drafter");
-    let (drafts, source) = match guess {
+    let (mut drafts, source) = match guess {
         Guess::Lookup(tokens) => (Drafts::of_known(tokens.clone()), Source::Lookup),
         Guess::Chain(cap) | Guess::Tree(cap) => {
             let companion = sequence.companion.as_mut().ok_or_else(missing)?;
@@ -72,26 +75,37 @@ pub(crate) fn run(
             (drafts, Source::Draft)
         }
     };
-    let offered = drafts.tokens.dim(0) as usize;
+    let mut offered = drafts.tokens.dim(0) as usize;
+    let mut masks = Vec::new();
+    if let Some(matcher) = matcher {
+        let tokens = drafts.read()?;
+        let chain = matcher.chain(&tokens).map_err(failed)?;
+        masks = chain.rows;
+        offered = chain.allowed;
+        drafts.known = Some(tokens);
+    }
     let width = offered + 1;
     let block = match &drafts.known {
-        Some(tokens) => ids(&[&[anchor], &tokens[..]].concat()),
+        Some(tokens) => ids(&[&[anchor], &tokens[..offered]].concat()),
         None => concatenate(&[Array::from_slice(&[anchor], &[1]), drafts.tokens.clone()], 0)?.reshape(&[1, -1])?,
     };
     let output = sequence.verify(&block, None)?;
     let logits = output.logits.ok_or_else(|| Exception::custom("a verify gave no logits"))?;
     let (tokens, accepted, next, logprobs) = if sampler.plainly_greedy() && terms.logprobs.is_none() {
-        let best = sampler.best(&logits)?;
+        let mask = grammar::rows(masks.iter(), logits.dim(-1) as usize);
+        let best = sampler.best(&logits, mask.as_ref())?;
         eval([&best].into_iter().chain(drafts.arrays()))?;
         let (tokens, best) = (drafts.read()?, read(&best)?);
-        let accepted = accept::greedy(&tokens, &best);
+        let accepted = accept::greedy(&tokens[..offered], &best);
         (tokens, accepted, best[accepted], None)
     } else {
         let rows = logits.as_dtype(Dtype::Float32)?;
         eval([&rows].into_iter().chain(drafts.arrays()))?;
         let tokens = drafts.read()?;
-        let rows = Verified::read(&rows)?;
-        let (accepted, next) = rows.accept(sequence, sampler, &tokens, &drafts, position)?;
+        let rows = Verified::read(&rows, masks)?;
+        // A draft that the grammar does not allow has no row behind it, but it was drawn: it counts as one that is rejected.
+        let judged = tokens.len().min(offered + usize::from(rows.is_masked()));
+        let (accepted, next) = rows.accept(sequence, sampler, &tokens[..judged], &drafts, position)?;
         let logprobs = terms.logprobs.map(|top| {
             let chosen = tokens[..accepted].iter().copied().chain([next]);
             chosen
@@ -134,11 +148,14 @@ pub(super) fn committed(accepted: &[u32], next: u32, offered: usize, source: Sou
 struct Verified {
     rows: Vec<f32>,
     vocab: usize,
+    /// What each row may choose; empty where everything is allowed.
+    masks: Vec<Mask>,
 }
 
 impl Verified {
-    fn read(rows: &Array) -> Result<Self, Exception> {
+    fn read(rows: &Array, masks: Vec<Mask>) -> Result<Self, Exception> {
         Ok(Self {
+            masks,
             vocab: rows.dim(-1) as usize,
             rows: super::guess::floats(rows)?,
         })
@@ -146,6 +163,20 @@ impl Verified {
 
     fn row(&self, row: usize) -> &[f32] {
         &self.rows[row * self.vocab..(row + 1) * self.vocab]
+    }
+
+    fn is_masked(&self) -> bool {
+        !self.masks.is_empty()
+    }
+
+    /// What the next token is drawn from: penalties, then the mask.
+    fn weighed(&self, row: usize, sampler: &Sampler) -> Vec<f32> {
+        let mut logits = self.row(row).to_vec();
+        sampler.penalize(&mut logits);
+        if let Some(mask) = self.masks.get(row) {
+            mask.apply(&mut logits);
+        }
+        logits
     }
 
     /// How many drafts stand, and the target's token after them.
@@ -162,8 +193,7 @@ impl Verified {
             // Row by row: penalties of a row count the drafts before it.
             let mut accepted = 0;
             let next = loop {
-                let mut row = self.row(accepted).to_vec();
-                sampler.penalize(&mut row);
+                let row = self.weighed(accepted, sampler);
                 let best = best(&row).ok_or_else(nan)?;
                 if tokens.get(accepted) != Some(&best) {
                     break best;
@@ -185,9 +215,7 @@ impl Verified {
                     sampler.observe(tokens[observed]);
                     observed += 1;
                 }
-                let mut logits = self.row(row).to_vec();
-                sampler.penalize(&mut logits);
-                Distribution::of_logits(&logits, &shape).ok_or_else(nan)
+                Distribution::of_logits(&self.weighed(row, sampler), &shape).ok_or_else(nan)
             },
             |at, lane| rng::uniform(seed, position + at as u64, lane),
         );

@@ -7,6 +7,7 @@ use super::{
     text::TextOut,
 };
 use crate::{
+    grammar::failed,
     prefix::PrefixStore,
     sample::Sampler,
     speculate::{
@@ -15,6 +16,7 @@ use crate::{
     },
     telemetry::Rate,
 };
+use dspark_grammar::Matcher;
 use dspark_protocol::{EngineError, EngineState, Event, GenerateCommand, Result, Source, TextDelta};
 use mlx_rs::error::Exception;
 use std::time::{Duration, Instant};
@@ -74,15 +76,20 @@ pub(super) struct Decoding<'a, 'm> {
     pub(super) prefix: &'a mut PrefixStore,
     pub(super) shop: &'a mut Shop,
     pub(super) rate: Rate,
+    /// What the answer is held to.
+    pub(super) matcher: Option<&'a mut Matcher>,
 }
 
 impl Decoding<'_, '_> {
     /// Computes the rest of `prompt` and decodes to an end. Plain steps run one ahead: step t+1 is scheduled before
-    /// token t is read, unless its logits depend on t's counts, or a draft is due after t.
+    /// token t is read, unless its logits depend on t's counts or on a grammar, or a draft is due after t.
     pub(super) fn run(mut self, prompt: &[u32], decoded: &mut Decoded) -> Result<End> {
         let top = self.command.request.logprobs.map(usize::from);
         let done = self.sequence.fed.len();
-        let drawn = self.sequence.first(&prompt[done..], self.sampler).map_err(compute)?;
+        let drawn = self
+            .sequence
+            .first(&prompt[done..], self.sampler, self.matcher.as_deref_mut())
+            .map_err(compute)?;
         // The first token settles here, so that prefill and decode times are each their own.
         let mut newest = drawn.read().map_err(compute)?;
         let first = Instant::now();
@@ -96,14 +103,14 @@ impl Decoding<'_, '_> {
         }
         self.session.begin(prompt, &[newest]);
         let own = plain(newest, &drawn, top)?;
-        if let Some(end) = self.emit(own, decoded, first) {
+        if let Some(end) = self.emit(own, decoded, first)? {
             return Ok(end);
         }
         let terms = Terms {
             confidence: self.session.confidence(),
             logprobs: top,
         };
-        let pipelined = !self.sampler.sequential();
+        let pipelined = !self.sampler.sequential() && self.matcher.is_none();
         let mut round = first;
         // The step that feeds the newest token, when it was scheduled before that was read.
         let mut ahead: Option<Drawn> = None;
@@ -113,7 +120,8 @@ impl Decoding<'_, '_> {
             let outcome = match &plan {
                 Plan::Plain => self.plain_step(&mut ahead, newest, pipelined && left > 1, top, decoded)?,
                 Plan::Guess(guess) => {
-                    let outcome = round::run(self.sequence, self.sampler, newest, guess, &terms).map_err(compute)?;
+                    let outcome =
+                        round::run(self.sequence, self.sampler, newest, guess, &terms, self.matcher.as_deref_mut()).map_err(compute)?;
                     self.sequence.schedule().map_err(compute)?;
                     outcome
                 }
@@ -126,7 +134,7 @@ impl Decoding<'_, '_> {
             let record = self.session.done(&plan, &outcome, &ids, took, self.sequence.fed.len());
             self.shop.board.round(self.command.id, record);
             newest = ids.last().copied().unwrap_or(newest);
-            if let Some(end) = self.emit(outcome.committed, decoded, now) {
+            if let Some(end) = self.emit(outcome.committed, decoded, now)? {
                 return Ok(end);
             }
         }
@@ -145,11 +153,12 @@ impl Decoding<'_, '_> {
             sequence,
             sampler,
             session,
+            matcher,
             ..
         } = self;
         let drawn = match ahead.take() {
             Some(drawn) => drawn,
-            None => timed(&mut decoded.graph, || sequence.step_known(newest, sampler)).map_err(compute)?,
+            None => timed(&mut decoded.graph, || sequence.step_known(newest, sampler, matcher.as_deref_mut())).map_err(compute)?,
         };
         if run_ahead && !session.draft_is_due() {
             *ahead = Some(timed(&mut decoded.graph, || sequence.step(&drawn, sampler)).map_err(compute)?);
@@ -167,12 +176,13 @@ impl Decoding<'_, '_> {
     }
 
     /// Adds committed tokens to the text and delivers it. An end, if it comes to one among them.
-    fn emit(&mut self, committed: Vec<Committed>, decoded: &mut Decoded, at: Instant) -> Option<End> {
+    fn emit(&mut self, committed: Vec<Committed>, decoded: &mut Decoded, at: Instant) -> Result<Option<End>> {
         let request = &self.command.request;
         let mut delta = TextDelta::default();
         let mut end = None;
         for Committed { id, source, logprobs } in committed {
-            if !request.ignore_eos && self.eos.contains(&id) {
+            // With a grammar there is nothing behind the end.
+            if (!request.ignore_eos || self.matcher.is_some()) && self.eos.contains(&id) {
                 end = Some(End::Eos);
                 break;
             }
@@ -184,6 +194,13 @@ impl Decoding<'_, '_> {
             if let Some(stop) = stop {
                 end = Some(End::Stop(stop));
                 break;
+            }
+            if let Some(matcher) = &mut self.matcher {
+                matcher.accept(id).map_err(|error| compute(failed(error)))?;
+                if matcher.is_complete() {
+                    end = Some(End::Eos);
+                    break;
+                }
             }
             if decoded.ids.len() >= self.budget {
                 end = Some(End::Length);
@@ -204,7 +221,7 @@ impl Decoding<'_, '_> {
         if end.is_none() && (delivered.is_err() || gone(self.command) || self.shop.inbox.stopped()) {
             end = Some(End::Gone);
         }
-        end
+        Ok(end)
     }
 }
 

@@ -3,7 +3,8 @@
 //! is refused before its bytes are tokenized.
 
 use super::panic_text;
-use dspark_protocol::{EngineError, Prompt, Result};
+use crate::grammar::{Grammars, Held};
+use dspark_protocol::{Constraint, EngineError, Prompt, Request, Result};
 use dspark_text::Tokenizer;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -17,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 const SHORT: usize = 16 << 10;
 /// Prompts being encoded at a time, those included whose readers have left meanwhile.
 const MOST: usize = 4;
+/// Schemas nest, and so does what compiles them.
+const STACK: usize = 16 << 20;
 
 /// A prompt as the model reads it.
 #[derive(Debug, Clone)]
@@ -25,6 +28,8 @@ pub(super) struct Encoded {
     pub(super) warnings: Vec<String>,
     /// The answer goes on where the prompt ends.
     pub(super) continuing: bool,
+    /// What the answer is held to.
+    pub(super) held: Option<Held>,
 }
 
 /// What encodes for the loaded model.
@@ -32,14 +37,16 @@ pub(super) struct Encoded {
 pub(super) struct Encoder {
     pub(super) tokenizer: Tokenizer,
     pub(super) window: usize,
+    pub(super) grammars: Grammars,
 }
 
 impl Encoder {
     /// # Errors
-    /// Those of the template and the tokenizer; [`EngineError::ContextOverflow`] where the length alone says so, with
+    /// Those of the template, the tokenizer and the constraint; [`EngineError::ContextOverflow`] where the length alone says so, with
     /// the fewest tokens that it can be.
-    pub(super) fn encode(&self, prompt: &Prompt, cancel: &CancellationToken) -> Result<Encoded> {
+    pub(super) fn encode(&self, prompt: &Prompt, constraint: Option<&Constraint>, cancel: &CancellationToken) -> Result<Encoded> {
         let long = prompt.text_bytes() > SHORT;
+        let mut rendered = String::new();
         let (ids, warnings, continuing) = match prompt {
             Prompt::Chat { messages, options } => {
                 if long {
@@ -49,6 +56,7 @@ impl Encoder {
                     }
                 }
                 let chat = self.tokenizer.chat_prompt(messages, options)?;
+                rendered = chat.text;
                 (chat.ids, chat.warnings, options.continue_final_message)
             }
             Prompt::Text(text) => {
@@ -59,7 +67,16 @@ impl Encoder {
             }
             Prompt::Tokens(ids) => (ids.clone(), Vec::new(), true),
         };
-        Ok(Encoded { ids, warnings, continuing })
+        let held = match constraint {
+            Some(constraint) => Some(self.grammars.hold(constraint, prompt, &rendered)?),
+            None => None,
+        };
+        Ok(Encoded {
+            ids,
+            warnings,
+            continuing,
+            held,
+        })
     }
 
     fn check(&self, text: &str) -> Result<()> {
@@ -84,8 +101,13 @@ pub(super) enum Progress {
 }
 
 impl Progress {
-    pub(super) fn of(prompt: &Prompt) -> Self {
-        if prompt.text_bytes() > SHORT { Self::Due } else { Self::Short }
+    pub(super) fn of(request: &Request) -> Self {
+        // A grammar is compiled there as well.
+        if request.prompt.text_bytes() > SHORT || request.constraint.is_some() {
+            Self::Due
+        } else {
+            Self::Short
+        }
     }
 
     /// The ids, once they are there.
@@ -112,19 +134,21 @@ impl Desk {
     }
 
     /// Starts to encode a prompt, which it takes over.
-    pub(super) fn begin(&self, encoder: &Encoder, prompt: &mut Prompt, cancel: &CancellationToken) -> Progress {
-        let prompt = std::mem::replace(prompt, Prompt::Tokens(Vec::new()));
+    pub(super) fn begin(&self, encoder: &Encoder, request: &mut Request, cancel: &CancellationToken) -> Progress {
+        let prompt = std::mem::replace(&mut request.prompt, Prompt::Tokens(Vec::new()));
+        let constraint = request.constraint.clone();
         let (encoder, cancel) = (encoder.clone(), cancel.clone());
         let (bell, at_work) = (self.bell.clone(), self.at_work.clone());
         let place = Arc::new(OnceLock::new());
         let result = place.clone();
-        let spawned = thread::Builder::new().name("encode".into()).spawn(move || {
-            let encoded = catch_unwind(AssertUnwindSafe(|| encoder.encode(&prompt, &cancel))).unwrap_or_else(|panic| {
-                Err(EngineError::Compute(format!(
-                    "the prompt could not be encoded: {}",
-                    panic_text(&*panic)
-                )))
-            });
+        let spawned = thread::Builder::new().name("encode".into()).stack_size(STACK).spawn(move || {
+            let encoded =
+                catch_unwind(AssertUnwindSafe(|| encoder.encode(&prompt, constraint.as_deref(), &cancel))).unwrap_or_else(|panic| {
+                    Err(EngineError::Compute(format!(
+                        "the prompt could not be encoded: {}",
+                        panic_text(&*panic)
+                    )))
+                });
             drop(at_work);
             let _ = result.set(encoded);
             bell.notify_one();

@@ -13,11 +13,13 @@ use super::{
 };
 use crate::{
     drafters::Drafter,
+    grammar::Held,
     prefix::{self, Kept, Rung},
     sample::{Place, Sampler},
     speculate::Companion,
     telemetry::Rate,
 };
+use dspark_grammar::Matcher;
 use dspark_protocol::{
     EngineError, EngineState, Event, FinishReason, GenerateCommand, Result, Sampling, Summary, TextDelta, Timings, Usage,
 };
@@ -116,6 +118,7 @@ struct Admitted {
     prompt: Vec<u32>,
     sampler: Sampler,
     text: TextOut,
+    matcher: Option<Matcher>,
     /// Most tokens to generate: the request's bound, or what the window leaves.
     budget: usize,
     queue_seconds: f64,
@@ -141,7 +144,11 @@ fn admit(
         ids: prompt,
         mut warnings,
         continuing,
-    } = encoded.unwrap_or_else(|| model.encoder().encode(&request.prompt, &command.cancel))?;
+        held,
+    } = encoded.unwrap_or_else(|| {
+        let encoder = model.encoder();
+        encoder.encode(&request.prompt, request.constraint.as_deref(), &command.cancel)
+    })?;
     if prompt.is_empty() {
         return Err(EngineError::BadRequest(
             "the prompt is empty: send at least one token of text".into(),
@@ -165,11 +172,18 @@ fn admit(
     }
     let (sampling, foreign) = known_biases(&request.sampling, vocab);
     warnings.extend(foreign);
+    let matcher = held.as_ref().and_then(Held::matcher);
+    warnings.extend(held.into_iter().flat_map(|held| held.warnings));
+    warnings.extend(matcher.iter().filter_map(Matcher::warning).map(str::to_owned));
+    if matcher.is_some() && request.ignore_eos {
+        warnings.push("`ignore_eos` was ignored: an answer that follows a schema ends where that does".into());
+    }
     Ok(Admitted {
         sampler: Sampler::new(&sampling, &prompt, vocab, options.place.unwrap_or_else(Place::current))?,
         text: TextOut::new(&model.loaded.tokenizer, continuing, &request.stop),
         budget: request.max_tokens.min(window - prompt.len()),
         prompt,
+        matcher,
         queue_seconds,
         warnings,
     })
@@ -270,6 +284,7 @@ impl Admitted {
                 prefix,
                 shop,
                 rate: Rate::default(),
+                matcher: self.matcher.as_mut(),
             };
             end = Some(decoding.run(&self.prompt, &mut decoded)?);
             if let Some(first) = decoded.first {

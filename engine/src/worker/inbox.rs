@@ -169,7 +169,7 @@ impl Inbox {
                 break;
             };
             if matches!(waiting.encoding, Progress::Due) && self.desk.has_room() {
-                waiting.encoding = self.desk.begin(encoder, &mut command.request.prompt, &command.cancel);
+                waiting.encoding = self.desk.begin(encoder, &mut command.request, &command.cancel);
             }
         }
     }
@@ -268,7 +268,7 @@ impl Inbox {
             }
         };
         let encoding = match &job {
-            Job::Generate(command, _) => Progress::of(&command.request.prompt),
+            Job::Generate(command, _) => Progress::of(&command.request),
             Job::Load(_) | Job::Force(_) | Job::Unload(_) => Progress::Short,
         };
         self.waiting.push_back(Waiting { job, told: 0, encoding });

@@ -3,6 +3,7 @@
 use super::{Engine, Model, Options, Shop, panic_text, step::Sequence};
 use crate::{
     device,
+    grammar::Grammars,
     model::{Loaded, ModelLoader},
     prefix::{
         PrefixStore,
@@ -137,6 +138,7 @@ impl Engine {
         *model = Some(Model {
             request: command.request.clone(),
             tails: Tails::of(&loaded.tokenizer),
+            grammars: Grammars::new(&loaded.tokenizer, loaded.target.vocab(), &loaded.eos),
             loaded,
             info: info.clone(),
             speculation,
@@ -268,7 +270,7 @@ fn warm_up(loaded: &Loaded, chunk: usize) -> std::result::Result<(), Exception> 
         Sampler::new(&Sampling::default(), &[], target.vocab(), Place::current()).map_err(|error| Exception::custom(error.to_string()))?;
     let mut sequence = Sequence::new(target, target.new_cache(), None, Vec::new(), false);
     let prompt: Vec<u32> = (0..WARM_UP_PROMPT.min(target.vocab())).map(|id| id as u32).collect();
-    let mut drawn = sequence.first(&prompt, &sampler)?;
+    let mut drawn = sequence.first(&prompt, &sampler, None)?;
     for _ in 0..WARM_UP_STEPS {
         drawn = sequence.step(&drawn, &sampler)?;
     }

@@ -26,6 +26,7 @@ mod text;
 use crate::{
     device::Device,
     engine::EngineOptions,
+    grammar::Grammars,
     machine::{LOOK_EVERY, Pressure, PressureWatch},
     model::{Loaded, ModelLoader},
     prefix::{DiskOptions, PrefixStore},
@@ -35,6 +36,7 @@ use crate::{
 };
 use arc_swap::ArcSwapOption;
 use chunk::Chunks;
+use dspark_grammar::Start;
 use dspark_protocol::{
     EngineError, EngineState, ForceCommand, ForcingReport, LoadRequest, ModelInfo, PromptCodec, Result, Snapshot, Worker,
 };
@@ -53,6 +55,7 @@ struct Model {
     /// What it was loaded by, to bring it back where another could not take its place.
     request: LoadRequest,
     loaded: Loaded,
+    grammars: Grammars,
     info: Arc<ModelInfo>,
     /// How it speculates.
     speculation: Pair,
@@ -67,6 +70,7 @@ impl Model {
         Encoder {
             tokenizer: self.loaded.tokenizer.clone(),
             window: self.info.context_window,
+            grammars: self.grammars.clone(),
         }
     }
 }
@@ -182,6 +186,10 @@ impl Engine {
                 target.max_context()
             )));
         }
+        let mut matcher = match &command.constraint {
+            Some(constraint) => Some(model.grammars.compile(constraint)?.matcher(&Start::default())),
+            None => None,
+        };
         let mut processed = 0;
         let mut more = || {
             processed += 1;
@@ -193,7 +201,7 @@ impl Engine {
             !command.done.is_closed() && !shop.inbox.stopped()
         };
         let scored = catch_unwind(AssertUnwindSafe(|| {
-            forcing::force(target, &command.prompt, &command.emitted, None, &mut more)
+            forcing::force_masked(target, &command.prompt, &command.emitted, None, matcher.as_mut(), &mut more)
         }));
         match scored {
             Ok(Ok(report)) => Ok(report),

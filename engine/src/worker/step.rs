@@ -2,6 +2,7 @@
 //! several rows. The drafter's context, where there is one, follows the target's cache token by token.
 
 use crate::{
+    grammar::{self, failed},
     prefix::Rung,
     sample::{
         Sampler,
@@ -10,6 +11,7 @@ use crate::{
     speculate::Companion,
     target::{Cache, Logits, Output, Rows, Target},
 };
+use dspark_grammar::Matcher;
 use mlx_rs::{Array, Dtype, error::Exception, memory, ops::indexing::TryIndexOp, transforms};
 
 /// Prompt tokens after which MLX's spare buffers are given back; small chunks reuse them until then.
@@ -84,24 +86,24 @@ impl<'a> Sequence<'a> {
     }
 
     /// Feeds the last tokens of the prompt and schedules the draw of the first token.
-    pub(crate) fn first(&mut self, tokens: &[u32], sampler: &Sampler) -> Result<Drawn, Exception> {
+    pub(crate) fn first(&mut self, tokens: &[u32], sampler: &Sampler, matcher: Option<&mut Matcher>) -> Result<Drawn, Exception> {
         let logits = self.forward(&ids(tokens), Logits::Last)?;
         self.fed.extend(tokens);
-        self.draw(logits, sampler)
+        self.draw(logits, sampler, matcher)
     }
 
     /// Feeds the token drawn last, known or not, and schedules the draw of the next. The caller reports the fed
     /// token with [`Self::was_fed`] once it is known.
     pub(crate) fn step(&mut self, previous: &Drawn, sampler: &Sampler) -> Result<Drawn, Exception> {
         let logits = self.forward(&previous.token, Logits::All)?;
-        self.draw(logits, sampler)
+        self.draw(logits, sampler, None)
     }
 
-    /// Feeds a known token and schedules the draw of the next.
-    pub(crate) fn step_known(&mut self, token: u32, sampler: &Sampler) -> Result<Drawn, Exception> {
+    /// Feeds a known token and schedules the draw of the next, among those that `matcher` allows.
+    pub(crate) fn step_known(&mut self, token: u32, sampler: &Sampler, matcher: Option<&mut Matcher>) -> Result<Drawn, Exception> {
         let logits = self.forward(&ids(&[token]), Logits::All)?;
         self.fed.push(token);
-        self.draw(logits, sampler)
+        self.draw(logits, sampler, matcher)
     }
 
     /// Names a token that [`Self::step`] has fed.
@@ -195,11 +197,20 @@ impl<'a> Sequence<'a> {
         Ok(output.logits)
     }
 
-    fn draw(&mut self, logits: Option<Array>, sampler: &Sampler) -> Result<Drawn, Exception> {
+    fn draw(&mut self, logits: Option<Array>, sampler: &Sampler, matcher: Option<&mut Matcher>) -> Result<Drawn, Exception> {
         let logits = logits
             .ok_or_else(|| Exception::custom("the decoder gave no logits"))?
             .as_dtype(Dtype::Float32)?;
-        let token = sampler.draw(&logits, self.drawn)?;
+        let mask = match matcher {
+            Some(matcher) => {
+                // The device computes while the grammar is looked at.
+                transforms::async_eval([&logits])?;
+                let mask = matcher.mask().map_err(failed)?;
+                grammar::rows([&mask].into_iter(), self.target.vocab())
+            }
+            None => None,
+        };
+        let token = sampler.draw_masked(&logits, self.drawn, mask.as_ref())?;
         self.drawn += 1;
         let drawn = Drawn {
             token,

@@ -98,6 +98,7 @@ impl State {
             stop: Vec::new(),
             logprobs: None,
             ignore_eos: false,
+            constraint: None,
             return_token_ids: false,
             fresh: false,
         }

@@ -7,6 +7,7 @@ pub(crate) mod ask;
 pub(crate) mod effort;
 pub(crate) mod extension;
 pub(crate) mod fields;
+pub(crate) mod held;
 pub(crate) mod openai;
 pub(crate) mod params;
 pub(crate) mod prompt;

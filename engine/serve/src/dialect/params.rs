@@ -26,7 +26,7 @@ pub(crate) const BOOKKEEPING: [&str; 11] = [
 ];
 
 /// Would change the answer where they are supported.
-pub(crate) const DROPPED: [&str; 26] = [
+pub(crate) const DROPPED: [&str; 22] = [
     "audio",
     "web_search_options",
     "verbosity",
@@ -46,10 +46,6 @@ pub(crate) const DROPPED: [&str; 26] = [
     "smoothing_factor",
     "min_tokens",
     "grammar",
-    "json_schema",
-    "guided_json",
-    "guided_regex",
-    "guided_choice",
     "guided_grammar",
     "thinking_token_budget",
     "thinking_budget_tokens",

@@ -105,24 +105,20 @@ pub(crate) fn teach(messages: &mut Vec<Message>, tools: &[Value]) {
 pub(crate) enum Format {
     Object,
     Schema(Value),
+    /// No JSON at all: text that matches this.
+    Regex(String),
 }
 
 impl Format {
-    /// The sentence that asks for it.
-    pub(crate) fn demand(&self) -> String {
+    /// The sentence that asks for it: the output is held to it in any case, but what the model knows it writes better.
+    pub(crate) fn demand(&self) -> Option<String> {
         match self {
-            Self::Object => "Answer with one JSON object and nothing else.".into(),
-            Self::Schema(schema) => format!("Answer with JSON that follows this JSON schema, and with nothing else:\n{schema}"),
+            Self::Object => Some("Answer with one JSON object and nothing else.".into()),
+            Self::Schema(schema) => Some(format!(
+                "Answer with JSON that follows this JSON schema, and with nothing else:\n{schema}"
+            )),
+            Self::Regex(_) => None,
         }
-    }
-
-    /// Told with the reply: asked for is not enforced.
-    pub(crate) fn warning(&self, field: &str) -> String {
-        let kind = match self {
-            Self::Object => "json_object",
-            Self::Schema(_) => "json_schema",
-        };
-        format!("`{field}` `{kind}` was put to the model as a request; the output is not forced to follow it")
     }
 }
 

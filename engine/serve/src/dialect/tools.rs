@@ -3,7 +3,7 @@
 use super::fields::wrong;
 use crate::error::ApiError;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the model shall do with the functions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -35,6 +35,8 @@ pub(crate) struct Tools {
     pub(crate) aliases: BTreeMap<String, Alias>,
     /// Answer with the old `function_call` field instead of `tool_calls`.
     pub(crate) legacy: bool,
+    /// Functions whose arguments must follow their schemas.
+    pub(crate) strict: BTreeSet<String>,
     /// What was left out.
     pub(crate) skipped: Vec<String>,
 }
@@ -48,7 +50,10 @@ impl Tools {
     }
 
     /// Offers a function. Without a schema it takes no arguments.
-    pub(crate) fn offer(&mut self, name: &str, description: Option<&str>, parameters: Option<&Value>) {
+    pub(crate) fn offer(&mut self, name: &str, description: Option<&str>, parameters: Option<&Value>, strict: bool) {
+        if strict {
+            self.strict.insert(name.to_owned());
+        }
         let mut function = Map::new();
         function.insert("name".into(), json!(name));
         if let Some(description) = description {
@@ -91,7 +96,7 @@ impl Tools {
         self.choice != Choice::None && !self.offered.is_empty()
     }
 
-    /// A sentence for the prompt where a call is demanded: the demand is put to the model, not enforced.
+    /// A sentence for the prompt where a call is demanded: the output is held to it, but a model that knows answers better.
     pub(crate) fn demand(&self) -> Option<String> {
         match &self.choice {
             Choice::Required => Some("Answer this by calling one of the functions.".into()),
@@ -108,9 +113,6 @@ impl Tools {
             warnings.push(format!(
                 "tools of these kinds were left out, since only functions can be offered: {kinds}"
             ));
-        }
-        if self.live() && matches!(self.choice, Choice::Required | Choice::Named(_)) {
-            warnings.push("`tool_choice` demands a call: the model is told so, but its output is not forced".into());
         }
         warnings
     }
@@ -216,11 +218,12 @@ mod tests {
     #[test]
     fn a_named_function_is_the_only_one_told() {
         let mut tools = Tools::new();
-        tools.offer("f", Some("does f"), None);
+        tools.offer("f", Some("does f"), None, false);
         tools.offer(
             "g",
             None,
             Some(&json!({"type": "object", "properties": {"x": {"type": "integer"}}})),
+            false,
         );
         assert_eq!(tools.told().len(), 2);
         tools.choice = Choice::Named("g".into());

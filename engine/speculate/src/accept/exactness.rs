@@ -262,6 +262,82 @@ fn trees_of_chosen_children_give_the_law_of_the_target() {
     }
 }
 
+/// What a grammar allows after a token: three of five.
+fn allowed(previous: u32, token: u32) -> bool {
+    ![(previous + 1) % VOCAB as u32, (previous + 3) % VOCAB as u32].contains(&token)
+}
+
+impl World {
+    /// The target masked before its truncation; drafters know nothing of it.
+    fn masked(kind: Kind, shape: &Shape) -> Self {
+        let row = |(previous, logits): (usize, &[f32; VOCAB])| {
+            let mut logits = *logits;
+            for (token, logit) in logits.iter_mut().enumerate() {
+                if !allowed(previous as u32, token as u32) {
+                    *logit = f32::NEG_INFINITY;
+                }
+            }
+            Distribution::of_logits(&logits, shape).unwrap()
+        };
+        Self {
+            p: TARGET.iter().enumerate().map(row).collect(),
+            ..Self::new(kind, shape)
+        }
+    }
+}
+
+/// How many drafts, from the first, a grammar allows.
+fn fitting(anchor: u32, drafts: &[u32]) -> usize {
+    let before = [&[anchor], drafts].concat();
+    before
+        .iter()
+        .zip(drafts)
+        .take_while(|(previous, draft)| allowed(**previous, **draft))
+        .count()
+}
+
+/// Drafts are cut where they break the grammar, and the one that does counts as rejected: it was drawn.
+fn cut(world: &World, anchor: u32, uniform: &dyn Fn(usize, Lane) -> f64) -> Vec<u32> {
+    let drafts = world.draft(anchor, uniform);
+    let judged = drafts.len().min(fitting(anchor, &drafts) + 1);
+    let drafts = &drafts[..judged];
+    world.accept(&Drafted { anchor, drafts }, uniform)
+}
+
+#[test]
+fn drafts_cut_by_a_grammar_give_the_law_of_the_masked_target() {
+    for shape in shapes() {
+        for kind in KINDS {
+            let p_value = World::masked(kind, &shape).p_value(cut);
+            assert!(p_value > RIGHT, "{kind:?} {shape:?}: {p_value:e}");
+        }
+    }
+}
+
+#[test]
+fn planted_errors_of_masks_are_caught() {
+    // The draft that breaks the grammar is forgotten, as if it had never been drawn.
+    let forgotten = |world: &World, anchor: u32, uniform: &dyn Fn(usize, Lane) -> f64| {
+        let mut drafts = world.draft(anchor, uniform);
+        drafts.truncate(fitting(anchor, &drafts));
+        world.accept(&Drafted { anchor, drafts: &drafts }, uniform)
+    };
+    let masked = World::masked(Kind::Chain, &PLAIN);
+    assert!(masked.p_value(forgotten) < WRONG);
+    // The mask comes after the truncation: what is left is not renormalised to the same set.
+    let narrow = Shape { top_k: 2, ..PLAIN };
+    let mut late = World::new(Kind::Chain, &narrow);
+    for (previous, p) in late.p.iter_mut().enumerate() {
+        let kept = p.ids.iter().copied().zip(p.p.iter().copied());
+        let kept: Vec<(u32, f64)> = kept.filter(|(token, _)| allowed(previous as u32, *token)).collect();
+        if let Some(kept) = Distribution::of_pairs(kept) {
+            *p = kept;
+        }
+    }
+    let right = World::masked(Kind::Chain, &narrow);
+    assert!(right.p_value(|_, anchor, uniform| cut(&late, anchor, uniform)) < WRONG);
+}
+
 #[test]
 fn a_point_writes_what_plain_decoding_writes_with_that_seed() {
     let world = World::new(Kind::Lookup, &PLAIN);

@@ -6,9 +6,10 @@ use crate::{
         ask::{Ask, Defaults},
         effort::{self, Effort},
         fields::{Fields, wrong},
+        held,
         openai::demand,
         params,
-        prompt::{self, Format},
+        prompt::Format,
         tools::{Choice, Tools},
     },
     error::ApiError,
@@ -79,7 +80,7 @@ fn parse(body: &Value, defaults: &Defaults, counting: bool) -> Result<Ask, ApiEr
     fields.warn_unread();
     let mut warnings = std::mem::take(&mut fields.warnings);
     warnings.extend(tools.warnings());
-    warnings.extend(format.map(|format| format.warning("output_config.format")));
+    let constraint = held::constraint(&tools, format.as_ref());
     Ok(Ask {
         model,
         stream,
@@ -96,6 +97,7 @@ fn parse(body: &Value, defaults: &Defaults, counting: bool) -> Result<Ask, ApiEr
             stop,
             logprobs: None,
             ignore_eos: false,
+            constraint,
             return_token_ids: false,
             fresh: false,
         },
@@ -117,7 +119,10 @@ fn tools(fields: &mut Fields<'_>) -> Result<Tools, ApiError> {
         match (text("type"), text("name").filter(|name| !name.is_empty())) {
             (Some(kind), _) if kind != "custom" => tools.skip(kind),
             (_, None) => tools.skip("without a name"),
-            (_, Some(name)) => tools.offer(name, text("description"), tool.get("input_schema")),
+            (_, Some(name)) => {
+                let strict = tool.get("strict") == Some(&Value::Bool(true));
+                tools.offer(name, text("description"), tool.get("input_schema"), strict);
+            }
         }
     }
     if let Some(choice) = fields.object("tool_choice")? {
@@ -155,7 +160,7 @@ fn format(fields: &mut Fields<'_>, output: Option<&Map<String, Value>>) -> Resul
     let inner = output.and_then(|output| output.get("format")).and_then(Value::as_object);
     let Some(format) = inner.or(older) else { return Ok(None) };
     // A kind that we do not know must not end an agent's turn.
-    match prompt::format(format) {
+    match held::checked(if inner.is_some() { "output_config.format" } else { "output_format" }, format)? {
         Ok(format) => Ok(format),
         Err(kind) => {
             fields

@@ -128,7 +128,11 @@ fn choices_and_formats() {
             panic!()
         };
         assert!(messages[0].content.contains("\"title\""));
-        assert!(ask.warnings.iter().any(|warning| warning.contains("not forced")));
+        assert_eq!(
+            ask.request.constraint.as_ref().unwrap().answer,
+            dspark_protocol::AnswerRule::Schema(schema.clone())
+        );
+        assert!(ask.warnings.is_empty(), "{:?}", ask.warnings);
     }
     assert!(parse(json!({"output_config": {"format": {"type": "poem"}}})).unwrap().warnings[0].contains("poem"));
 }

@@ -5,7 +5,7 @@ use crate::{
     dialect::{
         ask::{Ask, Defaults},
         fields::{Fields, integer, wrong},
-        params,
+        held, params,
         tools::Tools,
     },
     error::ApiError,
@@ -55,6 +55,7 @@ pub(crate) fn text(body: &Value, defaults: &Defaults) -> Result<TextAsk, ApiErro
     if suffix.is_some() && !prompts.iter().all(|prompt| matches!(prompt, Prompt::Text(_))) {
         return Err(ApiError::invalid("suffix", "`suffix` needs a `prompt` of text"));
     }
+    let format = held::openai(fields)?;
     let ask = Ask {
         stream,
         include_usage: include_usage(fields)?,
@@ -70,6 +71,7 @@ pub(crate) fn text(body: &Value, defaults: &Defaults) -> Result<TextAsk, ApiErro
             max_tokens,
             stop: params::stop(fields, "stop")?,
             ignore_eos: fields.bool("ignore_eos")?.unwrap_or(false),
+            constraint: held::constraint(&Tools::new(), format.as_ref()),
             return_token_ids: fields.bool("return_token_ids")?.unwrap_or(false),
             fresh: false,
         },

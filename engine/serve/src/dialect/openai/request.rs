@@ -5,7 +5,7 @@ use crate::{
     dialect::{
         ask::{Ask, Defaults},
         fields::{Fields, wrong},
-        params,
+        held, params,
         prompt::{self, Format},
         tools::{self, Choice, Tools},
     },
@@ -28,7 +28,7 @@ pub(crate) fn chat(body: &Value, defaults: &Defaults) -> Result<Ask, ApiError> {
         .ok_or_else(|| ApiError::invalid("messages", "`messages` is required: an array of {role, content}"))?;
     let mut messages = messages::parse(messages, defaults.ignore_attachments, &mut fields.warnings)?;
     let tools = tools(fields)?;
-    let format = format(fields)?;
+    let format = held::openai(fields)?;
     let (asked_max, max_tokens) = params::max_tokens(
         fields,
         &["max_tokens", "max_completion_tokens"],
@@ -57,7 +57,7 @@ pub(crate) fn chat(body: &Value, defaults: &Defaults) -> Result<Ask, ApiError> {
     fields.warn_unread();
     let mut warnings = std::mem::take(&mut fields.warnings);
     warnings.extend(tools.warnings());
-    warnings.extend(format.map(|format| format.warning("response_format")));
+    let constraint = held::constraint(&tools, format.as_ref());
     Ok(Ask {
         model,
         stream,
@@ -74,6 +74,7 @@ pub(crate) fn chat(body: &Value, defaults: &Defaults) -> Result<Ask, ApiError> {
             stop,
             logprobs,
             ignore_eos,
+            constraint,
             return_token_ids,
             fresh: false,
         },
@@ -109,7 +110,7 @@ fn continues(fields: &mut Fields<'_>, messages: &[Message]) -> Result<bool, ApiE
 
 /// What the request demands of the answer, put to the model.
 pub(crate) fn demand(messages: &mut Vec<Message>, tools: &Tools, format: Option<&Format>) {
-    let demands = [tools.demand(), format.map(Format::demand)];
+    let demands = [tools.demand(), format.and_then(Format::demand)];
     for demand in demands.iter().flatten() {
         prompt::instruct(messages, demand);
     }
@@ -164,20 +165,9 @@ fn offer(tools: &mut Tools, tool: &Value, index: usize) -> Result<(), ApiError> 
         ));
     };
     let description = function.get("description").and_then(Value::as_str);
-    tools.offer(name, description, function.get("parameters"));
+    let strict = function.get("strict") == Some(&Value::Bool(true));
+    tools.offer(name, description, function.get("parameters"), strict);
     Ok(())
-}
-
-fn format(fields: &mut Fields<'_>) -> Result<Option<Format>, ApiError> {
-    let Some(format) = fields.object("response_format")? else {
-        return Ok(None);
-    };
-    prompt::format(format).map_err(|kind| {
-        ApiError::invalid(
-            "response_format",
-            format!("`response_format.type` must be `text`, `json_object` or `json_schema`, not `{kind}`"),
-        )
-    })
 }
 
 #[cfg(test)]

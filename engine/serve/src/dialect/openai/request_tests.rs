@@ -1,6 +1,6 @@
 use super::*;
 use crate::dialect::ask::{Ask, Defaults};
-use dspark_protocol::{Sampling, SamplingDefaults, TemplateOptions};
+use dspark_protocol::{AnswerRule, Sampling, SamplingDefaults, TemplateOptions};
 use proptest::prelude::*;
 use serde_json::Map;
 use std::collections::BTreeMap;
@@ -204,9 +204,9 @@ fn tools_reach_the_template_as_the_choice_says() {
     }
 }
 
-/// A short default would cut a call in two; a demand is put to the model and told.
+/// A short default would cut a call in two; a demand is put to the model, which is then held to it.
 #[test]
-fn tools_lift_the_default_limit_and_demands_are_told() {
+fn tools_lift_the_default_limit_and_demands_are_held_to() {
     let tool = json!([{"type": "function", "function": {"name": "f"}}]);
     let ask = parse(json!({ "tools": tool, "tool_choice": "required" })).unwrap();
     assert_eq!(ask.request.max_tokens, 32_768);
@@ -214,28 +214,29 @@ fn tools_lift_the_default_limit_and_demands_are_told() {
         panic!()
     };
     assert!(messages[0].content.contains("calling one of the functions"), "{messages:?}");
-    assert!(
-        ask.warnings.iter().any(|warning| warning.contains("not forced")),
-        "{:?}",
-        ask.warnings
-    );
+    assert_eq!(ask.request.constraint.as_ref().unwrap().answer, AnswerRule::Call);
+    assert!(ask.warnings.is_empty(), "{:?}", ask.warnings);
     let skipped = parse(json!({ "tools": [{"type": "web_search"}] })).unwrap();
     assert!(skipped.warnings.iter().any(|warning| warning.contains("web_search")));
 }
 
-/// Case ag-020; ag-021 as far as this version goes: the schema is put to the model, and the reply says that it is not
-/// enforced.
+/// Cases ag-020 and ag-021: the schema is put to the model, which is then held to it.
 #[test]
-fn formats_are_asked_for_and_told_and_unknown_ones_refused() {
+fn formats_are_held_to_and_unknown_ones_refused() {
     let error = parse(json!({"response_format": {"type": "jsno_schema"}})).unwrap_err();
     assert_eq!((error.status.as_u16(), error.param.as_deref()), (400, Some("response_format")));
     assert!(error.message.contains("jsno_schema"));
+    let broken = json!({"response_format": {"type": "json_schema", "json_schema": {"schema": {"properties": {"a": {"type": 1}}}}}});
+    let error = parse(broken).unwrap_err();
+    assert_eq!((error.status.as_u16(), error.code), (400, Some("invalid_json_schema")));
+    assert!(error.message.contains("`/properties/a/type`"), "{}", error.message);
     let schema = json!({"type": "object", "properties": {"ok": {"type": "boolean"}}});
-    for (format, said) in [
-        (json!({"type": "json_object"}), "one JSON object"),
+    for (format, said, rule) in [
+        (json!({"type": "json_object"}), "one JSON object", AnswerRule::Object),
         (
             json!({"type": "json_schema", "json_schema": {"name": "r", "schema": schema}}),
             "\"ok\"",
+            AnswerRule::Schema(schema.clone()),
         ),
     ] {
         let ask = parse(json!({ "response_format": format })).unwrap();
@@ -243,7 +244,8 @@ fn formats_are_asked_for_and_told_and_unknown_ones_refused() {
             panic!()
         };
         assert!(messages[0].content.contains(said), "{messages:?}");
-        assert!(ask.warnings.iter().any(|warning| warning.contains("not forced")));
+        assert_eq!(ask.request.constraint.as_ref().unwrap().answer, rule);
+        assert!(ask.warnings.is_empty(), "{:?}", ask.warnings);
     }
     assert!(parse(json!({"response_format": {"type": "text"}})).unwrap().warnings.is_empty());
     assert!(parse(json!({"response_format": null})).is_ok());

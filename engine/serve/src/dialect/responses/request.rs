@@ -6,9 +6,10 @@ use crate::{
         ask::{Ask, Defaults},
         effort::Effort,
         fields::{Fields, wrong},
+        held,
         openai::demand,
         params,
-        prompt::{self, Format},
+        prompt::Format,
         tools::{self, Alias, Tools},
     },
     error::ApiError,
@@ -88,7 +89,7 @@ pub(crate) fn response(body: &Value, defaults: &Defaults) -> Result<ResponseAsk,
     fields.warn_unread();
     let mut warnings = std::mem::take(&mut fields.warnings);
     warnings.extend(tools.warnings());
-    warnings.extend(format.map(|format| format.warning("text.format")));
+    let constraint = held::constraint(&tools, format.as_ref());
     let echo = echo(map, &sampling, text, asked_max);
     Ok(ResponseAsk {
         ask: Ask {
@@ -107,6 +108,7 @@ pub(crate) fn response(body: &Value, defaults: &Defaults) -> Result<ResponseAsk,
                 stop,
                 logprobs: None,
                 ignore_eos: false,
+                constraint,
                 return_token_ids: false,
                 fresh: false,
             },
@@ -183,7 +185,10 @@ fn offer(tools: &mut Tools, tool: &Map<String, Value>) {
             let function = tool.get("function").and_then(Value::as_object).unwrap_or(tool);
             let text = |name: &str| function.get(name).and_then(Value::as_str);
             match text("name").filter(|name| !name.is_empty()) {
-                Some(name) => tools.offer(name, text("description"), function.get("parameters")),
+                Some(name) => {
+                    let strict = function.get("strict") == Some(&Value::Bool(true));
+                    tools.offer(name, text("description"), function.get("parameters"), strict);
+                }
                 None => tools.skip("function without a name"),
             }
         }
@@ -202,7 +207,7 @@ fn offer(tools: &mut Tools, tool: &Map<String, Value>) {
                 "properties": {"input": {"type": "string", "description": "The whole input of the tool, as it is."}},
                 "required": ["input"],
             });
-            tools.offer(name, Some(&description), Some(&parameters));
+            tools.offer(name, Some(&description), Some(&parameters), false);
             tools.aliases.insert(name.to_owned(), Alias::Custom);
         }
         "namespace" => {
@@ -213,7 +218,8 @@ fn offer(tools: &mut Tools, tool: &Map<String, Value>) {
                     continue;
                 };
                 let told = format!("{namespace}__{name}");
-                tools.offer(&told, text("description"), member.get("parameters"));
+                let strict = member.get("strict") == Some(&Value::Bool(true));
+                tools.offer(&told, text("description"), member.get("parameters"), strict);
                 let alias = Alias::Member {
                     namespace: namespace.to_owned(),
                     name: name.to_owned(),
@@ -231,7 +237,7 @@ fn format(fields: &mut Fields<'_>) -> Result<(Option<Format>, Value), ApiError> 
     let Some(format) = text.and_then(|text| text.get("format")).and_then(Value::as_object) else {
         return Ok((None, echo));
     };
-    match prompt::format(format) {
+    match held::checked("text.format", format)? {
         Ok(format) => Ok((format, echo)),
         Err(kind) => Err(ApiError::invalid(
             "text.format",

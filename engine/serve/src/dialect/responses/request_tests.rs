@@ -98,7 +98,8 @@ fn formats_efforts_and_choices() {
         "reasoning": {"effort": "minimal"}}),
     )
     .unwrap();
-    assert!(ask.ask.warnings.join(" ").contains("text.format"));
+    let rule = &ask.ask.request.constraint.as_ref().unwrap().answer;
+    assert_eq!(*rule, dspark_protocol::AnswerRule::Schema(json!({"type": "object"})));
     assert_eq!(ask.ask.options().unwrap().reasoning_effort.as_deref(), Some("low"));
     let off = parse(json!({"input": "x", "reasoning": {"effort": "none"}})).unwrap();
     assert_eq!(off.ask.options().unwrap().enable_thinking, Some(false));
