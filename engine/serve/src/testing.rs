@@ -75,7 +75,7 @@ pub(crate) fn closing(finish: Finish) -> Closing {
             accept_len: 3.4444,
             target_forwards: 9,
             speculation: None,
-            seed: 7,
+            seed: Some(7),
             warnings: Vec::new(),
             token_ids: Vec::new(),
         }),

@@ -52,6 +52,8 @@ pub struct Sampler {
     shape: Option<Shape>,
     penalties: Option<Penalties>,
     seed: u64,
+    /// The seed was given: the text must follow from it, however it is computed.
+    given: bool,
     place: Place,
 }
 
@@ -63,6 +65,7 @@ impl Sampler {
             shape: Shape::of(sampling)?,
             penalties: Penalties::of(sampling, prompt, vocab)?,
             seed: sampling.seed.unwrap_or_else(rng::fresh_seed),
+            given: sampling.seed.is_some(),
             place,
         })
     }
@@ -70,6 +73,36 @@ impl Sampler {
     /// The seed in use, given or drawn.
     pub fn seed(&self) -> u64 {
         self.seed
+    }
+
+    /// Whether each token is to be the one that plain decoding draws at its position. A draft is then taken where the target draws the
+    /// very same token, so that caps, modes and timing do not show in the text; without a given seed, drafts are taken more willingly
+    /// (`accept::chain`), with the same distribution.
+    pub fn pathwise(&self) -> bool {
+        self.given && self.shape.is_some()
+    }
+
+    /// What drafts are drawn by. Those that the target's own draws must meet are drawn by the same numbers.
+    fn draft_lane(&self) -> Lane {
+        if self.pathwise() { Lane::Token } else { Lane::Draft }
+    }
+
+    /// The token at `position` from a row on the host that penalties and masks were applied to; `None` where it is not of numbers.
+    ///
+    /// # Errors
+    /// When a computation fails.
+    pub fn draw_weighed(&self, row: &[f32], position: u64) -> Result<Option<u32>, Exception> {
+        let Some(shape) = &self.shape else { return Ok(None) };
+        if self.place == Place::Host {
+            let row = shape::Distribution::of_logits(row, shape);
+            return Ok(row.map(|row| row.draw(rng::uniform(self.seed, position, Lane::Token))));
+        }
+        if row.iter().any(|logit| logit.is_nan()) {
+            return Ok(None);
+        }
+        let row = Array::from_slice(row, &[1, 1, row.len() as i32]);
+        let token = device::draw(&row, shape, rng::device_key(self.seed, position, Lane::Token))?;
+        Ok(Some(token.item_cast::<u32>()))
     }
 
     /// Whether the next draw needs the previous token on the host first.
@@ -130,15 +163,15 @@ impl Sampler {
         let row = logits.as_dtype(Dtype::Float32)?;
         let id = match (&self.shape, self.place) {
             (None, _) => indexing::argmax_axis(&row, -1, false)?,
-            (Some(shape), Place::Host) => host::draw(&row, shape, rng::uniform(self.seed, position, Lane::Draft))?,
-            (Some(shape), Place::Device) => device::draw(&row, shape, rng::device_key(self.seed, position, Lane::Draft))?,
+            (Some(shape), Place::Host) => host::draw(&row, shape, rng::uniform(self.seed, position, self.draft_lane()))?,
+            (Some(shape), Place::Device) => device::draw(&row, shape, rng::device_key(self.seed, position, self.draft_lane()))?,
         };
         id.reshape(&[1])
     }
 
-    /// A uniform of this request's own.
-    pub fn uniform(&self, position: u64, lane: Lane) -> f64 {
-        rng::uniform(self.seed, position, lane)
+    /// What a draft at `position` is drawn by.
+    pub fn draft_uniform(&self, position: u64) -> f64 {
+        rng::uniform(self.seed, position, self.draft_lane())
     }
 
     /// Changes a raw row, on the host, by penalties and biases as of the tokens observed so far.

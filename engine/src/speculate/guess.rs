@@ -5,7 +5,6 @@ use crate::{
     drafters::Chain,
     sample::{
         Sampler,
-        rng::Lane,
         shape::{Distribution, Shape},
     },
 };
@@ -93,9 +92,7 @@ impl Drafts {
         let context = companion.context()?;
         if drafter.has_lattice() {
             let lattice = drafter.lattice(&anchor, cap, context).map_err(failed)?;
-            let uniforms: Vec<f32> = (0..cap as u64)
-                .map(|at| sampler.uniform(position + at, Lane::Draft) as f32)
-                .collect();
+            let uniforms: Vec<f32> = (0..cap as u64).map(|at| sampler.draft_uniform(position + at) as f32).collect();
             let walk = lattice.sampled(&uniforms, temperature)?;
             async_eval([&walk.tokens, &walk.q])?;
             return Ok(Self {

@@ -204,6 +204,20 @@ impl Verified {
             tokens[..accepted].iter().for_each(|&token| sampler.retract(token));
             return Ok((accepted, next));
         };
+        if sampler.pathwise() {
+            let mut accepted = 0;
+            let next = loop {
+                let row = self.weighed(accepted, sampler);
+                let token = sampler.draw_weighed(&row, position + accepted as u64)?.ok_or_else(nan)?;
+                if tokens.get(accepted) != Some(&token) {
+                    break token;
+                }
+                sampler.observe(token);
+                accepted += 1;
+            };
+            tokens[..accepted].iter().for_each(|&token| sampler.retract(token));
+            return Ok((accepted, next));
+        }
         let q = drafts.distributions(sequence.companion.as_ref(), &shape)?;
         let seed = sampler.seed();
         let mut observed = 0;

@@ -21,7 +21,7 @@ use crate::{
 };
 use dspark_grammar::Matcher;
 use dspark_protocol::{
-    EngineError, EngineState, Event, FinishReason, GenerateCommand, Result, Sampling, Summary, TextDelta, Timings, Usage,
+    EngineError, EngineState, Event, FinishReason, GenerateCommand, Mode, Result, Sampling, Summary, TextDelta, Timings, Usage,
 };
 use mlx_rs::memory;
 use std::{
@@ -318,6 +318,11 @@ impl Admitted {
         }
         let told = session.finish(&timings, usage.completion_tokens);
         shop.board.now.speculation = Some(Arc::new(speculation.state()));
+        // Drafts of a drafter are taken by chance of their own, unless the seed was given or nothing is drawn.
+        let (seed, given) = (
+            Some(self.sampler.seed()),
+            request.sampling.seed.is_some() || self.sampler.shape().is_none(),
+        );
         Ok(Summary {
             finish,
             usage,
@@ -328,7 +333,7 @@ impl Admitted {
             accept_len: told.accept_len,
             target_forwards: decoded.forwards,
             speculation: told.summary,
-            seed: self.sampler.seed(),
+            seed: seed.filter(|_| given || matches!(told.mode, Mode::Baseline | Mode::Lookup)),
             warnings: self.warnings,
             token_ids: if request.return_token_ids { decoded.ids } else { Vec::new() },
         })

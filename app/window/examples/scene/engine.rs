@@ -350,7 +350,7 @@ impl Play {
                     ..SpeculationSummary::default()
                 })
             }),
-            seed: 7,
+            seed: Some(7),
             warnings: Vec::new(),
             token_ids: Vec::new(),
         })));

@@ -116,7 +116,7 @@ fn record(meta: &mut Meta, summary: &Summary) {
     meta.end_to_end_rate = rate(summary.timings.end_to_end_rate(usage));
     meta.accept = (summary.effective_mode != Mode::Baseline).then_some(summary.accept_len);
     meta.mode = Some(format!("{:?}", summary.effective_mode).to_lowercase());
-    meta.seed = Some(summary.seed);
+    meta.seed = summary.seed;
     meta.finish = Some(match summary.finish {
         FinishReason::Stop { .. } => Finish::Stop,
         FinishReason::Length => Finish::Length,

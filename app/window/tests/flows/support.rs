@@ -111,7 +111,7 @@ pub(super) fn summary(finish: FinishReason) -> Event {
         accept_len: 1.0,
         target_forwards: 11,
         speculation: None,
-        seed: 42,
+        seed: Some(42),
         warnings: Vec::new(),
         token_ids: Vec::new(),
     }))
