@@ -313,23 +313,24 @@ async fn choices_none_and_named_reach_the_template() {
         async move {
             let (status, reply) = post(&app, "/v1/chat/completions", &body).await;
             assert_eq!(status, 200);
-            let Prompt::Chat { options, .. } = seen.lock().unwrap().take().unwrap().prompt else {
-                panic!()
-            };
-            (options.tools.len(), reply)
+            let request = seen.lock().unwrap().take().unwrap();
+            let Prompt::Chat { options, .. } = request.prompt else { panic!() };
+            (options.tools.len(), request.constraint, reply)
         }
     };
     let ask = |choice: Value| json!({"messages": [{"role": "user", "content": "hi"}], "tools": functions(), "tool_choice": choice});
-    let (count, reply) = told(ask(json!("none"))).await;
-    assert_eq!(count, 0);
+    let (count, constraint, reply) = told(ask(json!("none"))).await;
+    assert_eq!((count, constraint), (0, None));
     assert!(
         reply["choices"][0]["message"]["content"].as_str().unwrap().contains("<tool_call>"),
         "markup is plain text then"
     );
-    let (count, reply) = told(ask(json!({"type": "function", "function": {"name": "read"}}))).await;
+    let (count, constraint, _) = told(ask(json!({"type": "function", "function": {"name": "read"}}))).await;
     assert_eq!(count, 1);
-    // The double answers as its script says, whatever it is held to; the reply then says so.
-    assert!(reply["x_mlx_dspark"]["warnings"].is_null() || reply["x_mlx_dspark"]["warnings"].to_string().contains("demanded"));
+    // What the answer is held to reaches the engine: this function, and no other text.
+    let constraint = constraint.unwrap();
+    assert_eq!(constraint.answer, dspark_protocol::AnswerRule::Call);
+    assert_eq!(constraint.calls.as_ref().unwrap().tools[0].name, "read");
 }
 
 #[tokio::test]
