@@ -1,5 +1,6 @@
 //! Everything that computes. See ARCHITECTURE.md for the rooms.
 
+mod bandwidth;
 pub mod cache;
 pub mod convert;
 pub mod decoder;

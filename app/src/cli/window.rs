@@ -36,6 +36,7 @@ pub(super) fn open(args: &AppArgs, output: &Output) -> Outcome {
         model.as_ref().map(|model| model.path.clone()),
     ));
     let mut options = AppOptions::new(handle.clone(), data_dir, settings_path, catalog, server);
+    options.machine = Arc::new(crate::machine::ThisMachine);
     options.model = model;
     let closed = shell::run(options);
     handle.shutdown();

@@ -30,7 +30,7 @@ fn open() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         || std::env::temp_dir().join(format!("double-window-{}", std::process::id())),
         PathBuf::from,
     );
-    let scene = scene::Scene::new(&name).ok_or("scenes: play, chat, reply, empty, first-run, first-run-check, first-run-go, first-run-done, models, settings, picker, live, live-parked, live-plain, live-empty, curves, curves-parked, curves-empty, decoding, palette, lab-no-model")?;
+    let scene = scene::Scene::new(&name).ok_or("scenes: play, chat, reply, empty, first-run, first-run-check, first-run-go, first-run-done, models, settings, picker, live, live-parked, live-plain, live-empty, curves, curves-parked, curves-empty, decoding, palette, lab-no-model, machine, machine-empty")?;
     scene.prepare(&data, value("--theme").as_deref())?;
     let mut options = AppOptions::new(
         scene.engine(),
@@ -39,6 +39,7 @@ fn open() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         Arc::new(scene::ScriptedCatalog),
         Arc::new(scene::ScriptedServer),
     );
+    options.machine = Arc::new(scene::ScriptedMachine);
     if let [width, height] = size[..] {
         options.size = [width, height];
     }

@@ -6,6 +6,7 @@
 //! draw the state and say what a person did, as more messages.
 
 pub mod bridge;
+pub mod machine;
 pub mod markdown;
 pub mod screens;
 pub mod settings;

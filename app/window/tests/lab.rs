@@ -236,6 +236,68 @@ pictures! {
     picture_curves_light_narrow: Curves Light 900.0 640.0;
     picture_curves_parked_dark: CurvesParked Dark 1280.0 800.0;
     picture_curves_empty_light: CurvesEmpty Light 1280.0 800.0;
+    picture_machine_dark: Machine Dark 1280.0 800.0;
+    picture_machine_light: Machine Light 1280.0 800.0;
+    picture_machine_light_narrow: Machine Light 900.0 640.0;
+    picture_machine_empty_dark: MachineEmpty Dark 1280.0 800.0;
     picture_decoding_dark: Decoding Dark 1280.0 800.0;
     picture_decoding_light_narrow: Decoding Light 900.0 640.0;
+}
+
+fn to_machine(test: &mut stage::Test) {
+    to_lab(test);
+    test.get_by_role_and_label(Role::Tab, "This machine").click();
+    test.run_steps(3);
+    assert_eq!(window(test).state.lab.view, LabView::Machine);
+}
+
+#[test]
+fn this_machine_measures_its_memory_and_judges_the_last_reply() {
+    let mut test = open(Script::saying(words(60)).drafting());
+    send(&mut test, "go");
+    idle(&mut test);
+    to_machine(&mut test);
+    until(&mut test, "the measurement", |window| window.state.bandwidth().is_some());
+    until(&mut test, "the weights", |window| window.state.footprint().is_some());
+    until(&mut test, "the memory", |window| window.state.lab.machine.reading.is_some());
+    test.run_steps(3);
+    test.get_by_label_contains("Memory bandwidth 226");
+    test.get_by_label("Method: 512 MiB matvec, median of 10");
+    test.get_by_label_contains("Read per token 8.04 GB read per token");
+    let state = &window(&test).state;
+    let (ceiling, reply) = (state.ceiling(0).unwrap(), *state.lab.machine.replies.back().unwrap());
+    assert!((ceiling - 226.0 / 8.04).abs() < 0.01, "{ceiling}");
+    let times = reply.rate / state.ceiling(reply.context).unwrap();
+    assert!(
+        state
+            .judgement()
+            .findings
+            .iter()
+            .any(|finding| finding.contains(&format!("{times:.2}×"))),
+        "{:?}",
+        state.judgement()
+    );
+    test.get_by_label("No swap growth in the last reply");
+    test.get_by_label_contains("Plain-decode ceiling: 28.1 tok/s at 0");
+    // It is read back at the next start.
+    let path = test.state().folder.path().join("bandwidth.json");
+    until(&mut test, "the file", move |_| path.exists());
+    // And what moves the number leads on.
+    test.get_by_label("See what would fit").click();
+    test.run_steps(2);
+    assert_eq!(window(&test).state.screen, Screen::Models);
+}
+
+#[test]
+fn this_machine_is_read_only_while_somebody_looks() {
+    let mut test = open(Script::saying("ok"));
+    test.run_steps(5);
+    assert!(window(&test).state.lab.machine.reading.is_none());
+    assert!(window(&test).state.bandwidth().is_none(), "nothing is measured unasked");
+    to_machine(&mut test);
+    until(&mut test, "the memory", |window| window.state.lab.machine.reading.is_some());
+    test.get_by_label("Measure again").click();
+    until(&mut test, "the measurement", |window| {
+        window.state.bandwidth().is_some() && !window.state.lab.machine.measuring
+    });
 }

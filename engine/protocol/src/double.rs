@@ -3,9 +3,9 @@
 pub mod speculation;
 
 use crate::{
-    ActiveRequest, Command, EngineError, EngineHandle, EngineState, Event, FinishReason, ForcingReport, GenerateCommand, LoadEvent,
-    Message, Mode, ModelInfo, Prompt, PromptCodec, Result, RoundRecord, RoundStats, Snapshot, SpeculationState, SpeculationSummary,
-    Summary, TemplateOptions, TextDelta, Timings, TokenInfo, Usage, Worker, channel,
+    ActiveRequest, Bandwidth, Command, EngineError, EngineHandle, EngineState, Event, FinishReason, ForcingReport, GenerateCommand,
+    LoadEvent, Message, Mode, ModelInfo, Prompt, PromptCodec, Result, RoundRecord, RoundStats, Snapshot, SpeculationState,
+    SpeculationSummary, Summary, TemplateOptions, TextDelta, Timings, TokenInfo, Usage, Worker, channel,
 };
 use speculation::{Rounds, record};
 use std::{
@@ -131,6 +131,14 @@ impl Double {
                         ..ForcingReport::default()
                     };
                     let _ = force.done.send(Ok(report));
+                }
+                Command::Bandwidth { done } => {
+                    let _ = done.send(Ok(Bandwidth {
+                        gigabytes_per_second: 226.0,
+                        bytes: 512 << 20,
+                        samples: 10,
+                        method: "512 MiB matvec, median of 10".into(),
+                    }));
                 }
                 Command::Shutdown => break,
             }

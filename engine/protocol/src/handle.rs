@@ -1,6 +1,6 @@
 use crate::{
-    Constraint, EngineError, Event, ForcingReport, LoadEvent, LoadRequest, Message, OutputSyntax, Prompt, Request, Result, RoundRing,
-    SamplingDefaults, Snapshot, TemplateOptions,
+    Bandwidth, Constraint, EngineError, Event, ForcingReport, LoadEvent, LoadRequest, Message, OutputSyntax, Prompt, Request, Result,
+    RoundRing, SamplingDefaults, Snapshot, TemplateOptions,
 };
 use arc_swap::ArcSwapOption;
 use std::sync::{
@@ -37,7 +37,13 @@ pub enum Command {
     Generate(Box<GenerateCommand>),
     Load(LoadCommand),
     Force(ForceCommand),
-    Unload { done: tokio::sync::oneshot::Sender<Result<()>> },
+    /// Read memory and time it. Dropped answers cancel.
+    Bandwidth {
+        done: tokio::sync::oneshot::Sender<Result<Bandwidth>>,
+    },
+    Unload {
+        done: tokio::sync::oneshot::Sender<Result<()>>,
+    },
     Shutdown,
 }
 
@@ -194,6 +200,16 @@ impl EngineHandle {
             constraint,
             done,
         }))?;
+        Ok(answer)
+    }
+
+    /// Measures how fast the device reads memory, between other jobs; about a second.
+    ///
+    /// # Errors
+    /// As [`Self::submit`]; what goes wrong later arrives through the receiver.
+    pub fn bandwidth(&self) -> Result<tokio::sync::oneshot::Receiver<Result<Bandwidth>>> {
+        let (done, answer) = tokio::sync::oneshot::channel();
+        self.send(Command::Bandwidth { done })?;
         Ok(answer)
     }
 

@@ -24,8 +24,8 @@ pub use message::{Message, Role, ToolCall};
 pub use output::{OutputSyntax, ReasoningSyntax, ToolSyntax};
 pub use request::{LoadRequest, Mode, Prompt, Request, Sampling, SamplingDefaults, TemplateOptions};
 pub use snapshot::{
-    ActiveRequest, EngineState, MachineInfo, Memory, ModelInfo, PrefixDisk, PrefixSlot, PrefixState, RoundRecord, RoundRing, Snapshot,
-    Totals,
+    ActiveRequest, Bandwidth, EngineState, MachineInfo, Memory, ModelInfo, PrefixDisk, PrefixSlot, PrefixState, RoundRecord, RoundRing,
+    Snapshot, Totals,
 };
 pub use speculation::{
     Cap, CapOrigin, Curves, Divergence, DrafterInfo, ForcingReport, PositionCount, RoundStats, SpeculationOptions, SpeculationState,

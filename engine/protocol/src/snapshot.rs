@@ -1,5 +1,5 @@
 use crate::{LoadStage, Mode, Source, SpeculationState};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{
     collections::VecDeque,
     path::PathBuf,
@@ -72,6 +72,18 @@ pub struct Memory {
     pub peak: u64,
     /// What this machine can give a model: GPU memory, or main memory on the CPU.
     pub limit: u64,
+}
+
+/// How fast the device reads memory. Source: `spec/fit-and-roofline.md` §8.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Bandwidth {
+    /// GB (10⁹ bytes) a second.
+    pub gigabytes_per_second: f64,
+    /// Read at a time.
+    pub bytes: u64,
+    pub samples: usize,
+    /// In words: `512 MiB matvec, median of 10`.
+    pub method: String,
 }
 
 /// The device that computes.

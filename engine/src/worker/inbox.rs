@@ -6,7 +6,7 @@ use super::{
 };
 use crate::telemetry::Board;
 use dspark_protocol::{
-    ActiveRequest, Command, EngineError, Event, ForceCommand, GenerateCommand, LoadCommand, LoadEvent, LoadStage, Result,
+    ActiveRequest, Bandwidth, Command, EngineError, Event, ForceCommand, GenerateCommand, LoadCommand, LoadEvent, LoadStage, Result,
 };
 use std::{
     collections::VecDeque,
@@ -23,6 +23,7 @@ pub(crate) enum Job {
     Generate(Box<GenerateCommand>, Option<Result<Encoded>>),
     Load(LoadCommand),
     Force(ForceCommand),
+    Bandwidth(oneshot::Sender<Result<Bandwidth>>),
     Unload(oneshot::Sender<Result<()>>),
 }
 
@@ -146,7 +147,7 @@ impl Inbox {
         for (index, waiting) in self.waiting.iter().enumerate() {
             let ready = match (&waiting.job, &waiting.encoding) {
                 (Job::Load(_) | Job::Unload(_), _) => return (index == 0).then_some(0),
-                (Job::Force(_), _) | (Job::Generate(..), Progress::Short) => true,
+                (Job::Force(_) | Job::Bandwidth(_), _) | (Job::Generate(..), Progress::Short) => true,
                 // Without a model it is refused.
                 (Job::Generate(..), Progress::Due) => self.encoder.is_none(),
                 (Job::Generate(..), Progress::UnderWay(encoded)) => encoded.get().is_some(),
@@ -163,7 +164,7 @@ impl Inbox {
         let Some(encoder) = &self.encoder else { return };
         for waiting in &mut self.waiting {
             let Job::Generate(command, _) = &mut waiting.job else {
-                if matches!(waiting.job, Job::Force(_)) {
+                if matches!(waiting.job, Job::Force(_) | Job::Bandwidth(_)) {
                     continue;
                 }
                 break;
@@ -224,6 +225,9 @@ impl Inbox {
                 Job::Force(command) => {
                     let _ = command.done.send(Err(EngineError::Stopped));
                 }
+                Job::Bandwidth(done) => {
+                    let _ = done.send(Err(EngineError::Stopped));
+                }
                 Job::Unload(done) => {
                     let _ = done.send(Err(EngineError::Stopped));
                 }
@@ -261,6 +265,7 @@ impl Inbox {
                 Job::Load(command)
             }
             Command::Force(command) => Job::Force(command),
+            Command::Bandwidth { done } => Job::Bandwidth(done),
             Command::Unload { done } => Job::Unload(done),
             Command::Shutdown => {
                 self.stopped = true;
@@ -269,7 +274,7 @@ impl Inbox {
         };
         let encoding = match &job {
             Job::Generate(command, _) => Progress::of(&command.request),
-            Job::Load(_) | Job::Force(_) | Job::Unload(_) => Progress::Short,
+            Job::Load(_) | Job::Force(_) | Job::Bandwidth(_) | Job::Unload(_) => Progress::Short,
         };
         self.waiting.push_back(Waiting { job, told: 0, encoding });
     }
@@ -286,6 +291,7 @@ impl Inbox {
                     let _ = command.events.send(LoadEvent::Failed(EngineError::Cancelled));
                 }
                 Job::Force(command) if command.done.is_closed() => {}
+                Job::Bandwidth(done) if done.is_closed() => {}
                 _ => self.waiting.push_back(waiting),
             }
         }

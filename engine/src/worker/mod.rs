@@ -38,7 +38,7 @@ use arc_swap::ArcSwapOption;
 use chunk::Chunks;
 use dspark_grammar::Start;
 use dspark_protocol::{
-    EngineError, EngineState, ForceCommand, ForcingReport, LoadRequest, ModelInfo, PromptCodec, Result, Snapshot, Worker,
+    Bandwidth, EngineError, EngineState, ForceCommand, ForcingReport, LoadRequest, ModelInfo, PromptCodec, Result, Snapshot, Worker,
 };
 use dspark_text::Tails;
 use encode::Encoder;
@@ -158,6 +158,11 @@ impl Engine {
                     self.rest();
                     let _ = command.done.send(answer);
                 }
+                Job::Bandwidth(done) => {
+                    let answer = self.bandwidth(&done);
+                    self.rest();
+                    let _ = done.send(answer);
+                }
                 Job::Unload(done) => {
                     self.unload();
                     self.rest();
@@ -169,6 +174,23 @@ impl Engine {
         self.unload();
         self.shop.inbox.refuse_all(&mut self.shop.board);
         self.shop.board.enter(EngineState::Stopped);
+    }
+
+    /// Reads memory against the clock, taking in commands between readings.
+    fn bandwidth(&mut self, done: &tokio::sync::oneshot::Sender<Result<Bandwidth>>) -> Result<Bandwidth> {
+        let shop = &mut self.shop;
+        let mut more = || {
+            shop.inbox.drain(&mut shop.board);
+            !done.is_closed() && !shop.inbox.stopped()
+        };
+        let measured = catch_unwind(AssertUnwindSafe(|| crate::bandwidth::measure(&mut more)));
+        let _ = crate::device::release();
+        match measured {
+            Ok(Ok(Some(bandwidth))) => Ok(bandwidth),
+            Ok(Ok(None)) => Err(EngineError::Cancelled),
+            Ok(Err(error)) => Err(EngineError::Compute(format!("memory could not be measured: {error}"))),
+            Err(panic) => Err(EngineError::Compute(panic_text(&*panic))),
+        }
     }
 
     /// Scores an emitted text again, taking in commands between its steps.

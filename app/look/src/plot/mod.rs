@@ -5,11 +5,13 @@ mod bars;
 mod curve;
 mod line;
 mod ribbon;
+mod roofline;
 
 pub use bars::{Bar, BarPlot, Share, share_bar};
 pub use curve::{CurvePlot, Points};
 pub use line::LinePlot;
 pub use ribbon::{RibbonItem, accept_ribbon};
+pub use roofline::RooflinePlot;
 
 use egui::{Rangef, Rect, Ui, pos2};
 

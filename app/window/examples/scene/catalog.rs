@@ -1,7 +1,9 @@
 use dspark_protocol::MachineInfo;
 use dspark_window::bridge::{
-    Catalog, Check, FetchError, FetchProgress, Fit, FitLevel, ModelEntry, Offer, ServerConfig, ServerControl, ServerFailure, Survey,
+    Catalog, Check, FetchError, FetchProgress, Fit, FitLevel, MachineSource, ModelEntry, Offer, Reading, ServerConfig, ServerControl,
+    ServerFailure, Survey,
 };
+use dspark_window::machine::roofline::Footprint;
 use std::{
     path::{Path, PathBuf},
     thread,
@@ -144,4 +146,26 @@ impl ServerControl for ScriptedServer {
     }
 
     fn stop(&self) {}
+}
+
+pub struct ScriptedMachine;
+
+impl MachineSource for ScriptedMachine {
+    fn read(&self) -> Reading {
+        Reading {
+            available: 29 << 30,
+            total: 48 << 30,
+            swap_total: 2 << 30,
+            stalled: Some(0.0),
+            ..Reading::default()
+        }
+    }
+
+    fn footprint(&self, _: &Path) -> Result<Footprint, String> {
+        Ok(Footprint {
+            total: 8_700_000_000,
+            active: 8_040_000_000,
+            estimate: false,
+        })
+    }
 }

@@ -146,6 +146,14 @@ impl Play {
                 Command::Force(force) => {
                     let _ = force.done.send(Ok(dspark_protocol::ForcingReport::default()));
                 }
+                Command::Bandwidth { done } => {
+                    let _ = done.send(Ok(dspark_protocol::Bandwidth {
+                        gigabytes_per_second: 226.0,
+                        bytes: 512 << 20,
+                        samples: 10,
+                        method: "512 MiB matvec, median of 10".into(),
+                    }));
+                }
                 Command::Unload { done } => {
                     self.set_model(None);
                     let _ = done.send(Ok(()));

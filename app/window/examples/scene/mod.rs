@@ -5,14 +5,15 @@ mod catalog;
 mod chats;
 mod engine;
 
-pub use catalog::{ScriptedCatalog, ScriptedServer};
+pub use catalog::{ScriptedCatalog, ScriptedMachine, ScriptedServer};
 pub use engine::{Actor, Pair};
 
 use dspark_protocol::EngineHandle;
 use dspark_window::{
     settings::{Settings, ThemeChoice},
     state::{
-        Asker, ChatMsg, Choice, DecodingMsg, FirstRunMsg, LabMsg, LabView, ModelsMsg, Msg, PaletteMsg, Screen, SettingsMsg, SettingsPage,
+        Asker, ChatMsg, Choice, DecodingMsg, FirstRunMsg, LabMsg, LabView, MachineMsg, Measured, ModelsMsg, Msg, PaletteMsg, Reply, Screen,
+        SettingsMsg, SettingsPage,
     },
 };
 use std::{error::Error, path::Path};
@@ -52,6 +53,10 @@ pub enum Scene {
     /// Settings of decoding with changes that wait.
     Decoding,
     Palette,
+    /// This machine with replies against its ceiling.
+    Machine,
+    /// The same before there is a model.
+    MachineEmpty,
     /// The Lab before there is a model.
     LabNoModel,
 }
@@ -79,6 +84,8 @@ impl Scene {
             "curves-empty" => Self::CurvesEmpty,
             "decoding" => Self::Decoding,
             "palette" => Self::Palette,
+            "machine" => Self::Machine,
+            "machine-empty" => Self::MachineEmpty,
             "lab-no-model" => Self::LabNoModel,
             _ => return None,
         })
@@ -111,7 +118,7 @@ impl Scene {
 
     pub fn engine(self) -> EngineHandle {
         let actor = match self {
-            Self::FirstRun | Self::FirstRunCheck | Self::FirstRunDone | Self::LabNoModel => Actor {
+            Self::FirstRun | Self::FirstRunCheck | Self::FirstRunDone | Self::LabNoModel | Self::MachineEmpty => Actor {
                 loaded: false,
                 ..Actor::default()
             },
@@ -168,6 +175,33 @@ impl Scene {
             Self::Reply => vec![Msg::Chat(ChatMsg::Open(chats::FIRST))],
             Self::Models => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Show(Screen::Models)],
             Self::Settings => vec![Msg::Settings(SettingsMsg::Page(SettingsPage::General)), Msg::Show(Screen::Settings)],
+            Self::Machine => {
+                let reply = |(context, rate)| Reply {
+                    context,
+                    rate,
+                    accept: Some(3.06),
+                };
+                let past = [
+                    (27_100, 40.7),
+                    (21_000, 46.4),
+                    (16_400, 47.9),
+                    (12_100, 57.5),
+                    (9600, 57.3),
+                    (6800, 61.8),
+                    (5000, 62.4),
+                ];
+                let near = [(3400, 62.2), (2500, 65.9), (1900, 65.6), (1184, 66.2)];
+                let replies = past.into_iter().chain(near).map(|at| MachineMsg::Replied(reply(at)).into());
+                let swap = |begins| MachineMsg::Swap { begins, used: 0 }.into();
+                let look = vec![
+                    swap(true),
+                    swap(false),
+                    Msg::Show(Screen::Lab),
+                    Msg::Lab(LabMsg::View(LabView::Machine)),
+                ];
+                std::iter::once(measured()).chain(replies).chain(look).collect()
+            }
+            Self::MachineEmpty => vec![measured(), Msg::Show(Screen::Lab), Msg::Lab(LabMsg::View(LabView::Machine))],
             Self::LiveEmpty | Self::LabNoModel => vec![Msg::Show(Screen::Lab)],
             Self::Live | Self::LiveParked | Self::LivePlain => {
                 // Who asked for the rounds that are there already.
@@ -201,4 +235,22 @@ impl Scene {
             Self::Picker => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Models(ModelsMsg::Picker(true))],
         }
     }
+}
+
+/// As two days ago.
+fn measured() -> Msg {
+    let bandwidth = dspark_protocol::Bandwidth {
+        gigabytes_per_second: 226.0,
+        bytes: 512 << 20,
+        samples: 10,
+        method: "512 MiB matvec, median of 10".into(),
+    };
+    let known = Measured {
+        device: "Apple M4 Pro".into(),
+        mlx_version: "0.32.2".into(),
+        at: 1_795_874_520,
+        degraded: false,
+        bandwidth,
+    };
+    MachineMsg::Known(known).into()
 }

@@ -9,13 +9,15 @@ mod seams;
 
 pub use inbox::{FRAME, Inbox};
 pub use seams::{
-    Catalog, Check, FetchError, FetchProgress, Fit, FitLevel, ModelEntry, NoServer, Offer, ServerConfig, ServerControl, ServerFailure,
-    Survey,
+    Catalog, Check, FetchError, FetchProgress, Fit, FitLevel, MachineSource, ModelEntry, NoMachine, NoServer, Offer, Reading, ServerConfig,
+    ServerControl, ServerFailure, Survey,
 };
 
 use crate::{
     settings::{DrafterChoice, Settings},
-    state::{Asker, ChatMsg, Effect, FilesMsg, FirstRunMsg, LabMsg, ModelsMsg, Msg, SettingsMsg, SidebarMsg, StoreWrite},
+    state::{
+        Asker, ChatMsg, Effect, FilesMsg, FirstRunMsg, LabMsg, MachineMsg, Measured, ModelsMsg, Msg, SettingsMsg, SidebarMsg, StoreWrite,
+    },
 };
 use dspark_protocol::{EngineError, EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request, Snapshot};
 use dspark_sessions::{SessionHead, Store};
@@ -62,6 +64,7 @@ pub struct Bridge {
     store: Option<Store>,
     catalog: Arc<dyn Catalog>,
     server: Arc<dyn ServerControl>,
+    machine: Arc<dyn MachineSource>,
     settings_path: PathBuf,
     /// Reads of the chats, one after the other.
     desk: mpsc::Sender<Job>,
@@ -72,6 +75,7 @@ pub struct Bridge {
     saving: Latest<Settings>,
     turns: BTreeMap<i64, CancellationToken>,
     measuring: Option<CancellationToken>,
+    reading_memory: Option<CancellationToken>,
     load_cancel: LoadCancel,
     fetch_cancel: CancellationToken,
     watching: CancellationToken,
@@ -128,6 +132,7 @@ impl Bridge {
             store,
             catalog,
             server,
+            machine: Arc::new(NoMachine),
             settings_path,
             desk: desk("desk"),
             server_desk: desk("server desk"),
@@ -136,10 +141,32 @@ impl Bridge {
             saving,
             turns: BTreeMap::new(),
             measuring: None,
+            reading_memory: None,
             load_cancel: LoadCancel::default(),
             fetch_cancel: CancellationToken::new(),
             watching,
         }
+    }
+
+    /// With this machine to look at; what was measured of it before is read back.
+    #[must_use]
+    pub fn on_machine(mut self, machine: Arc<dyn MachineSource>) -> Self {
+        self.machine = machine;
+        let (path, inbox) = (self.measured_path(), self.inbox.clone());
+        run(&self.desk, move || {
+            // A file of another version is measured anew.
+            let known = std::fs::read(path)
+                .ok()
+                .and_then(|text| serde_json::from_slice::<Measured>(&text).ok());
+            if let Some(known) = known {
+                inbox.push(MachineMsg::Known(known).into());
+            }
+        });
+        self
+    }
+
+    fn measured_path(&self) -> PathBuf {
+        self.settings_path.with_file_name("bandwidth.json")
     }
 
     pub fn engine(&self) -> &EngineHandle {
@@ -165,6 +192,24 @@ impl Bridge {
                     cancel.cancel();
                 }
             }
+            Effect::ReadMachine => {
+                let (machine, inbox) = (self.machine.clone(), self.inbox.clone());
+                run(&self.desk, move || inbox.push(MachineMsg::Read(machine.read()).into()));
+            }
+            Effect::ReadFootprint(path) => {
+                let (machine, inbox) = (self.machine.clone(), self.inbox.clone());
+                run(&self.desk, move || {
+                    let footprint = machine.footprint(&path);
+                    inbox.push(MachineMsg::Footprint { path, footprint }.into());
+                });
+            }
+            Effect::MeasureBandwidth => self.measure_bandwidth(),
+            Effect::CancelBandwidth => {
+                if let Some(cancel) = self.reading_memory.take() {
+                    cancel.cancel();
+                }
+            }
+            Effect::SaveBandwidth(measured) => self.save_bandwidth(&measured),
             Effect::CancelAll => self.engine.cancel_all(),
             Effect::CountTokens { revision, prompt } => self.counting.set((revision, prompt)),
             Effect::Load { request, drafter } => self.load(*request, drafter),
@@ -290,7 +335,13 @@ impl Bridge {
         };
         self.turns.insert(message, generation.canceller());
         let (inbox, store) = (self.inbox.clone(), self.store.clone());
+        let machine = self.machine.clone();
         thread("answer", move || {
+            let swap = |begins| {
+                let used = machine.read().swap_used;
+                inbox.push(MachineMsg::Swap { begins, used }.into());
+            };
+            swap(true);
             let mut last = false;
             while let Some(next) = generation.next_blocking() {
                 // Saved here and not in the window's turn: a hidden or busy window must not cost text in a crash.
@@ -311,10 +362,48 @@ impl Bridge {
                     }));
                 }
                 last = matches!(next, Event::Finished(_) | Event::Failed(_));
+                if last {
+                    swap(false);
+                }
                 inbox.push(event(message, next));
             }
             if !last {
                 inbox.push(event(message, Event::Failed(dspark_protocol::EngineError::Stopped)));
+            }
+        });
+    }
+
+    fn measure_bandwidth(&mut self) {
+        let inbox = self.inbox.clone();
+        let answered = move |result: Result<_, EngineError>| {
+            inbox.push(MachineMsg::Measured(result.map_err(|error| error.to_string())).into());
+        };
+        let answer = match self.engine.bandwidth() {
+            Ok(answer) => answer,
+            Err(error) => return answered(Err(error)),
+        };
+        let cancel = CancellationToken::new();
+        self.reading_memory = Some(cancel.clone());
+        thread("bandwidth", move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            let result = runtime.map(|runtime| {
+                runtime.block_on(async {
+                    tokio::select! {
+                        answer = answer => answer.unwrap_or(Err(EngineError::Stopped)),
+                        () = cancel.cancelled() => Err(EngineError::Cancelled),
+                    }
+                })
+            });
+            answered(result.unwrap_or(Err(EngineError::Stopped)));
+        });
+    }
+
+    fn save_bandwidth(&self, measured: &Measured) {
+        let (path, inbox) = (self.measured_path(), self.inbox.clone());
+        let text = serde_json::to_vec_pretty(measured).unwrap_or_default();
+        run(&self.desk, move || {
+            if let Err(error) = std::fs::write(path, text) {
+                inbox.push(notice("The measurement could not be saved", &error));
             }
         });
     }

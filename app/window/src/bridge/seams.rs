@@ -1,8 +1,12 @@
 //! What the window needs from the rest of the program, as traits: the hub behind [`Catalog`], the HTTP server behind
 //! [`ServerControl`]. The binary fills them in; tests and screenshots bring their own.
 
+use crate::machine::{roofline::Footprint, verdict::Pressure};
 use dspark_protocol::{LoadRequest, MachineInfo};
-use std::path::{Path, PathBuf};
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+};
 use tokio_util::sync::CancellationToken;
 
 /// How well a model sits in this machine's memory.
@@ -154,4 +158,59 @@ impl ServerControl for NoServer {
     }
 
     fn stop(&self) {}
+}
+
+/// How this machine's memory is now, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Reading {
+    pub pressure: Pressure,
+    /// What programs could still get without swapping.
+    pub available: u64,
+    pub total: u64,
+    pub swap_used: u64,
+    /// 0: there is none.
+    pub swap_total: u64,
+    /// Percent of the last ten seconds in which work waited for memory, where the system counts that.
+    pub stalled: Option<f64>,
+}
+
+impl Reading {
+    pub fn is_pressed(&self) -> bool {
+        self.pressure != Pressure::Normal
+    }
+
+    /// What the level means, with the figures it comes from.
+    pub fn explain(&self) -> String {
+        let part = 100.0 * self.available as f64 / self.total.max(1) as f64;
+        let mut words = format!("{part:.0}% of memory can still be had without swapping");
+        if let Some(stalled) = self.stalled {
+            let _ = write!(words, "; work waited for memory in {stalled:.1}% of the last ten seconds");
+        }
+        words.push('.');
+        words
+    }
+}
+
+/// The machine itself. Called from a background thread; may block.
+pub trait MachineSource: Send + Sync {
+    fn read(&self) -> Reading;
+
+    /// Bytes of the weights in a model's folder.
+    ///
+    /// # Errors
+    /// What cannot be read, in words for a person.
+    fn footprint(&self, model: &Path) -> Result<Footprint, String>;
+}
+
+/// A machine that says nothing of itself.
+pub struct NoMachine;
+
+impl MachineSource for NoMachine {
+    fn read(&self) -> Reading {
+        Reading::default()
+    }
+
+    fn footprint(&self, _: &Path) -> Result<Footprint, String> {
+        Err("This build does not read models.".into())
+    }
 }

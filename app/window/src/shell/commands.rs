@@ -5,7 +5,7 @@ use super::{
     text::bytes,
 };
 use crate::state::{
-    ChatMsg, DecodingMsg, ExportChat, FirstRunMsg, LabMsg, LabView, ModelsMsg, Msg, Screen, SettingsMsg, SettingsPage, State,
+    ChatMsg, DecodingMsg, ExportChat, FirstRunMsg, LabMsg, LabView, MachineMsg, ModelsMsg, Msg, Screen, SettingsMsg, SettingsPage, State,
 };
 use dspark_look::Icon;
 use std::ops::Range;
@@ -178,13 +178,26 @@ fn actions(state: &State) -> Vec<Command> {
             vec![Msg::Decoding(DecodingMsg::Apply)],
         ));
     }
-    for (view, words) in [(LabView::Live, "Lab: Live"), (LabView::Curves, "Lab: Curves")] {
+    for (view, words) in [
+        (LabView::Live, "Lab: Live"),
+        (LabView::Curves, "Lab: Curves"),
+        (LabView::Machine, "Lab: This machine"),
+    ] {
         rows.push(add(
             Icon::Flask,
             words.into(),
             vec![Msg::Lab(LabMsg::View(view)), Msg::Show(Screen::Lab)],
         ));
     }
+    rows.push(add(
+        Icon::Gauge,
+        "Measure memory bandwidth".into(),
+        vec![
+            Msg::Lab(LabMsg::View(LabView::Machine)),
+            Msg::Show(Screen::Lab),
+            MachineMsg::Measure.into(),
+        ],
+    ));
     if !state.chat.tree.is_empty() {
         rows.push(add(
             Icon::Copy,

@@ -1,7 +1,7 @@
 //! The bar at the top: where one is, and how the engine is.
 
 use super::{picker, sidebar, text};
-use crate::state::{ChatMsg, ExportAs, ExportChat, LabMsg, LabView, Msg, Screen, SidebarMsg, State, Status, status};
+use crate::state::{ChatMsg, ExportAs, ExportChat, LabMsg, LabView, MachineMsg, Msg, Screen, SidebarMsg, State, Status, status};
 use dspark_look::{Button, Icon, IconButton, MenuItem, StatusPill, header, menu_below, menu_separator, tabs, tip};
 use egui::Ui;
 
@@ -48,6 +48,9 @@ fn right(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     if state.screen == Screen::Lab && state.lab.view == LabView::Live {
         lab_tools(ui, state, out);
     }
+    if state.screen == Screen::Lab && state.lab.view == LabView::Machine {
+        machine_tools(ui, state, out);
+    }
     if state.screen != Screen::Chat {
         return;
     }
@@ -80,9 +83,28 @@ fn right(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
 
 fn lab_tabs(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let mut view = state.lab.view;
-    let views = [(LabView::Live, "Live"), (LabView::Curves, "Curves")];
+    let views = [
+        (LabView::Live, "Live"),
+        (LabView::Curves, "Curves"),
+        (LabView::Machine, "This machine"),
+    ];
     if tabs(ui, &mut view, &views).changed() {
         out.push(Msg::Lab(LabMsg::View(view)));
+    }
+}
+
+fn machine_tools(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
+    let measuring = state.lab.machine.measuring;
+    let (words, icon, message) = if measuring {
+        ("Cancel", Icon::X, MachineMsg::Cancel)
+    } else {
+        ("Measure again", Icon::ArrowsClockwise, MachineMsg::Measure)
+    };
+    if ui
+        .add(Button::quiet(words).icon(icon).enabled(measuring || state.bandwidth().is_some()))
+        .clicked()
+    {
+        out.push(message.into());
     }
 }
 

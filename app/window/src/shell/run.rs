@@ -2,7 +2,7 @@
 
 use super::{Window, window::Request};
 use crate::{
-    bridge::{Bridge, Catalog, ServerControl},
+    bridge::{Bridge, Catalog, MachineSource, NoMachine, ServerControl},
     settings::Settings,
     state::{ChatMsg, Clock, Msg, State},
     tray::Tray,
@@ -31,6 +31,7 @@ pub struct AppOptions {
     pub model: Option<StartModel>,
     pub catalog: Arc<dyn Catalog>,
     pub server: Arc<dyn ServerControl>,
+    pub machine: Arc<dyn MachineSource>,
     /// Width and height in points.
     pub size: [f32; 2],
     /// Carried out as soon as the engine has said how it is (scripts and tests).
@@ -53,6 +54,7 @@ impl AppOptions {
             model: None,
             catalog,
             server,
+            machine: Arc::new(NoMachine),
             size: [1280.0, 800.0],
             opening: Vec::new(),
         }
@@ -155,7 +157,8 @@ impl App {
         let data_dir = options.data_dir.clone();
         let state = State::new(settings, options.data_dir, store.next_ids(), Clock::now());
         let draft = store.draft(0).unwrap_or_default();
-        let bridge = Bridge::new(options.engine, Some(store), options.catalog, options.server, options.settings_path);
+        let bridge =
+            Bridge::new(options.engine, Some(store), options.catalog, options.server, options.settings_path).on_machine(options.machine);
         let mut window = Window::new(ctx, state, bridge);
         super::instance::listen(&data_dir, window.inbox());
         let tray = Tray::new(window.inbox());

@@ -9,7 +9,7 @@ use crate::{
         settings::{self, SettingsView},
     },
     settings::{Appearance, ThemeChoice},
-    state::{self, Clock, Effect, FilesMsg, Focus, LabMsg, ModelsMsg, Msg, Screen, State, ToastTone},
+    state::{self, Clock, Effect, FilesMsg, Focus, LabMsg, LabView, MachineMsg, ModelsMsg, Msg, Screen, State, ToastTone},
 };
 use dspark_look::{Answer, Density, Look, Toasts, confirm};
 use dspark_protocol::ModelInfo;
@@ -24,6 +24,9 @@ pub enum Request {
     Quit,
 }
 
+/// Time between two looks at this machine.
+const MACHINE_EVERY: std::time::Duration = std::time::Duration::from_secs(2);
+
 pub struct Window {
     pub state: State,
     bridge: Bridge,
@@ -32,6 +35,8 @@ pub struct Window {
     sidebar: SidebarView,
     toasts: Toasts,
     requests: Vec<Request>,
+    /// When this machine was last read.
+    machine_read: Option<std::time::Instant>,
     /// Frames drawn, for tests of idleness.
     pub frames: u64,
 }
@@ -49,6 +54,7 @@ impl Window {
             sidebar: SidebarView::default(),
             toasts: Toasts::default(),
             requests: Vec::new(),
+            machine_read: None,
             frames: 0,
         };
         apply(ctx, &window.state.settings.appearance);
@@ -100,6 +106,23 @@ impl Window {
         if !rounds.is_empty() {
             self.dispatch(ctx, Msg::Lab(LabMsg::Rounds(rounds)));
         }
+    }
+
+    /// Every two seconds while somebody looks at it.
+    fn read_machine(&mut self, ctx: &Context, out: &mut Vec<Msg>) {
+        if self.state.screen != Screen::Lab || self.state.lab.view != LabView::Machine {
+            self.machine_read = None;
+            return;
+        }
+        let now = self.state.clock.instant;
+        let due = self.machine_read.is_some_and(|read| now.duration_since(read) >= MACHINE_EVERY);
+        if due {
+            out.push(MachineMsg::Look.into());
+        }
+        if due || self.machine_read.is_none() {
+            self.machine_read = Some(now);
+        }
+        ctx.request_repaint_after(MACHINE_EVERY);
     }
 
     pub fn dispatch(&mut self, ctx: &Context, message: Msg) {
@@ -160,6 +183,7 @@ impl Window {
         self.chat.free_keyboard = ctx.memory(|memory| memory.focused().is_none());
         keys::read(ui, &self.state, &mut out);
         drops(ui, &mut out);
+        self.read_machine(&ctx, &mut out);
         let density = Density::of(&ctx);
         Panel::left("sidebar")
             .exact_size(density.sidebar())

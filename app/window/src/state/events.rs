@@ -1,6 +1,6 @@
 //! What the engine says about an answer, from the first place in the queue to its figures.
 
-use super::{ChatMsg, Effect, Msg, Phase, State, StoreWrite, Toast, chat::count_tokens, split_reasoning};
+use super::{ChatMsg, Effect, MachineMsg, Msg, Phase, Reply, State, StoreWrite, Toast, chat::count_tokens, machine, split_reasoning};
 use dspark_protocol::{EngineError, Event, FinishReason, Mode, Summary};
 use dspark_sessions::{Finish, MessageState, Meta, Usage};
 
@@ -47,6 +47,9 @@ pub(super) fn event(state: &mut State, message: i64, event: Event, out: &mut Vec
                 FinishReason::Cancelled => MessageState::Stopped,
                 FinishReason::Stop { .. } | FinishReason::Length => MessageState::Done,
             };
+            if let Some(reply) = reply(&summary) {
+                machine::update(state, MachineMsg::Replied(reply), out);
+            }
             end(state, message, finished, |meta| record(meta, &summary), out);
         }
         Event::Failed(EngineError::Cancelled) => {
@@ -100,6 +103,17 @@ fn end(state: &mut State, id: i64, how: MessageState, fill: impl FnOnce(&mut Met
         meta: Box::new(meta),
     }));
     count_tokens(state, out);
+}
+
+/// For the Lab; a few tokens have no rate worth showing.
+fn reply(summary: &Summary) -> Option<Reply> {
+    let usage = &summary.usage;
+    let rate = summary.timings.decode_rate(usage);
+    (usage.completion_tokens >= 8 && rate.is_finite() && rate > 0.0).then(|| Reply {
+        context: usage.prompt_tokens + usage.completion_tokens,
+        rate,
+        accept: (summary.effective_mode != Mode::Baseline).then_some(summary.accept_len),
+    })
 }
 
 fn record(meta: &mut Meta, summary: &Summary) {

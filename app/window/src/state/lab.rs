@@ -1,6 +1,6 @@
 //! The Lab: the rounds as they come, and what is looked at.
 
-use super::{Effect, State, Toast, models};
+use super::{Effect, MachineLab, State, Toast, machine, models};
 use dspark_protocol::{RoundRecord, RoundRing, RoundStats, Snapshot, Source};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -12,6 +12,7 @@ pub enum LabView {
     #[default]
     Live,
     Curves,
+    Machine,
 }
 
 /// Context length that the curves are also shown for.
@@ -58,6 +59,7 @@ pub struct Lab {
     pub client: Option<String>,
     /// By request; the newest ones.
     pub askers: BTreeMap<u64, Asker>,
+    pub machine: MachineLab,
     /// The last round taken in, or the last one of the model before.
     after: Option<u64>,
 }
@@ -133,7 +135,12 @@ impl Lab {
 pub(super) fn update(state: &mut State, message: LabMsg, out: &mut Vec<Effect>) {
     let lab = &mut state.lab;
     match message {
-        LabMsg::View(view) => lab.view = view,
+        LabMsg::View(view) => {
+            lab.view = view;
+            if view == LabView::Machine {
+                machine::opened(state, out);
+            }
+        }
         LabMsg::Depth(depth) => lab.depth = depth,
         LabMsg::Rounds(rounds) => {
             for round in rounds {
@@ -155,6 +162,11 @@ pub(super) fn update(state: &mut State, message: LabMsg, out: &mut Vec<Effect>) 
             lab.paused = None;
             lab.client = None;
             lab.after = after;
+            lab.machine.replies.clear();
+            lab.machine.swap_growth = None;
+            if lab.view == LabView::Machine {
+                machine::look_at_model(state, out);
+            }
         }
         LabMsg::Pause(true) => lab.paused = Some(lab.rounds.clone()),
         LabMsg::Pause(false) => lab.paused = None,

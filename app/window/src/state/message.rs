@@ -1,6 +1,15 @@
 use super::{
-    Screen, chat::ChatMsg, decoding::DecodingMsg, files::FilesMsg, first_run::FirstRunMsg, lab::LabMsg, models::ModelsMsg,
-    palette::PaletteMsg, settings::SettingsMsg, sidebar::SidebarMsg,
+    Screen,
+    chat::ChatMsg,
+    decoding::DecodingMsg,
+    files::FilesMsg,
+    first_run::FirstRunMsg,
+    lab::LabMsg,
+    machine::{MachineMsg, Measured},
+    models::ModelsMsg,
+    palette::PaletteMsg,
+    settings::SettingsMsg,
+    sidebar::SidebarMsg,
 };
 use crate::{
     bridge::ServerConfig,
@@ -21,6 +30,7 @@ pub enum Msg {
     FirstRun(FirstRunMsg),
     Lab(LabMsg),
     Files(FilesMsg),
+    Machine(MachineMsg),
     Decoding(DecodingMsg),
     Palette(PaletteMsg),
     /// A file that was asked for is written, or is not.
@@ -61,6 +71,12 @@ pub enum Effect {
     /// A short reply for its figures; nobody reads it.
     Measure(Box<Request>),
     CancelMeasure,
+    ReadMachine,
+    /// Of the model in this folder.
+    ReadFootprint(PathBuf),
+    MeasureBandwidth,
+    CancelBandwidth,
+    SaveBandwidth(Measured),
     CancelAll,
     CountTokens {
         revision: u64,

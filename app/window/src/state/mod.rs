@@ -9,6 +9,7 @@ mod export;
 mod files;
 mod first_run;
 mod lab;
+mod machine;
 mod message;
 mod models;
 mod options;
@@ -26,6 +27,7 @@ pub use export::ExportChat;
 pub use files::{FilesMsg, Intake, LONG_PASTE};
 pub use first_run::{FirstRun, FirstRunMsg, Step, Truth};
 pub use lab::{Asker, Depth, ExportAs, Lab, LabMsg, LabView};
+pub use machine::{MachineLab, MachineMsg, Measured, Reply};
 pub use message::{Effect, Focus, Msg, StoreWrite};
 pub use models::{Choice, Fetching, LoadFailure, Loading, Models, ModelsMsg};
 pub use options::Fill;
@@ -234,7 +236,12 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
     let mut effects = Vec::new();
     let out = &mut effects;
     match message {
-        Msg::Show(screen) => state.screen = screen,
+        Msg::Show(screen) => {
+            state.screen = screen;
+            if screen == Screen::Lab && state.lab.view == LabView::Machine {
+                machine::opened(state, out);
+            }
+        }
         Msg::Snapshot(snapshot) => models::snapshot(state, snapshot, out),
         Msg::Chat(message) => chat::update(state, message, out),
         Msg::Sidebar(message) => sidebar::update(state, message, out),
@@ -242,6 +249,7 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
         Msg::FirstRun(message) => first_run::update(state, message, out),
         Msg::Lab(message) => lab::update(state, message, out),
         Msg::Files(message) => files::update(state, message, out),
+        Msg::Machine(message) => machine::update(state, message, out),
         Msg::Palette(message) => palette::update(state, message, out),
         Msg::Decoding(message) => decoding::update(state, message, out),
         Msg::Saved(result) => saved(state, result),

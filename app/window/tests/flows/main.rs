@@ -5,5 +5,6 @@ mod chat;
 mod files;
 mod first_run;
 mod lab;
+mod machine;
 mod support;
 mod window;

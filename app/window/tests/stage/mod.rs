@@ -45,7 +45,8 @@ pub fn open_with(engine: dspark_protocol::EngineHandle, folder: tempfile::TempDi
             Arc::new(scene::ScriptedCatalog),
             Arc::new(NoServer),
             data.join("settings.toml"),
-        );
+        )
+        .on_machine(Arc::new(scene::ScriptedMachine));
         Window::new(ctx, state, bridge)
     });
     let stage = Stage {

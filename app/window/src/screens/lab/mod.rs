@@ -3,6 +3,7 @@
 mod curves;
 mod figures;
 mod live;
+mod machine;
 mod states;
 pub(crate) mod words;
 
@@ -26,6 +27,7 @@ pub fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
                 match state.lab.view {
                     LabView::Live => live::show(ui, state, height, out),
                     LabView::Curves => curves::show(ui, state, height, out),
+                    LabView::Machine => machine::show(ui, state, height, out),
                 }
             });
         });

@@ -2,7 +2,7 @@
 
 use crate::{
     shell::header::{explain, term},
-    state::{ModelsMsg, Msg, State, Status, status},
+    state::{LabView, ModelsMsg, Msg, State, Status, status},
 };
 use dspark_look::{ErrorCard, Icon, Theme, Type, busy_ring, empty_state};
 use dspark_protocol::EngineState;
@@ -25,6 +25,10 @@ pub(super) fn instead(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) -> bool {
         return true;
     }
     let now = status(state);
+    // The machine is there without a model.
+    if state.lab.view == LabView::Machine && !matches!(now, Status::Starting | Status::Calibrating) {
+        return false;
+    }
     if state.has_model() && !matches!(now, Status::Calibrating) {
         return false;
     }

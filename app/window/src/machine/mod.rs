@@ -1,0 +1,5 @@
+//! What a machine can do and how it fares, as pure functions.
+
+pub mod chips;
+pub mod roofline;
+pub mod verdict;

@@ -1,0 +1,280 @@
+//! The state of this machine in words: a pure function from figures to a level, a headline, findings and what would help.
+//! Source: `spec/fit-and-roofline.md` §10.
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Level {
+    #[default]
+    Info,
+    Healthy,
+    Ok,
+    Attention,
+    Problem,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Pressure {
+    #[default]
+    Normal,
+    Warning,
+    Critical,
+}
+
+/// Something that would move the number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lever {
+    /// Close other apps, load a smaller model.
+    FreeMemory,
+    /// Measure once more when the machine is warm and idle.
+    MeasureAgain,
+    /// A smaller cap, or no drafts.
+    DraftLess,
+    /// Prose and code are drafted differently well.
+    Race,
+    NewChat,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Figures {
+    /// Plain step against memory bandwidth, 0 to 1.
+    pub used: Option<f64>,
+    /// GB a second that a plain step moves, and that memory gives.
+    pub moved: Option<(f64, f64)>,
+    /// Last reply against the plain ceiling.
+    pub ratio: Option<f64>,
+    /// Something is drafted.
+    pub drafts: bool,
+    pub accept: Option<f64>,
+    pub rate: Option<f64>,
+    /// Tokens of the last reply with its prompt, and the window.
+    pub context: Option<(usize, usize)>,
+    pub pressure: Pressure,
+    /// Bytes that swap grew by in the last reply.
+    pub swap_growth: Option<u64>,
+    /// Rate of the last rounds against the first ones of a reply.
+    pub decay: Option<f64>,
+    /// The first generation since the model was loaded.
+    pub cold: bool,
+    pub experts_estimated: bool,
+    /// The processor computes: arithmetic sets the pace of small models there, not memory.
+    pub on_processor: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Judgement {
+    pub level: Level,
+    pub headline: String,
+    pub findings: Vec<String>,
+    pub levers: Vec<Lever>,
+}
+
+/// A step that uses more of memory than there is tells of a bad measurement.
+const BELIEVABLE: f64 = 1.15;
+
+pub fn judge(figures: &Figures) -> Judgement {
+    let mut verdict = Judgement::default();
+    step(figures, &mut verdict);
+    if figures.used.is_some() && figures.experts_estimated {
+        verdict
+            .findings
+            .push("Approximate: the model does not say how many experts a token uses".into());
+    }
+    drafting(figures, &mut verdict);
+    memory(figures, &mut verdict);
+    if figures.cold && figures.rate.is_some() {
+        verdict
+            .findings
+            .push("This was the first generation after loading; the next one says more".into());
+    }
+    if let Some(decay) = figures.decay.filter(|decay| figures.rate.is_some() && *decay < 0.85) {
+        verdict
+            .findings
+            .push(format!("The reply slowed to {:.0}% of its first pace", 100.0 * decay));
+    }
+    if let Some((context, window)) = figures.context {
+        let part = context as f64 / window.max(1) as f64;
+        verdict.findings.push(format!("Context at {:.0}% of the window", 100.0 * part));
+        if part >= 0.9 {
+            verdict.levers.push(Lever::NewChat);
+        }
+    }
+    verdict
+}
+
+/// How a plain step uses memory.
+fn step(figures: &Figures, verdict: &mut Judgement) {
+    let Some(used) = figures.used else {
+        verdict.headline = "Nothing measured yet".into();
+        return;
+    };
+    let moved = figures.moved.map_or_else(
+        || format!("A plain step uses {:.0}% of memory bandwidth", 100.0 * used),
+        |(moved, bandwidth)| format!("A plain step moves {moved:.0} of {bandwidth:.0} GB/s"),
+    );
+    if used > BELIEVABLE {
+        verdict.levers.push(Lever::MeasureAgain);
+        verdict.headline =
+            "A plain step moves more than memory was measured to give: something else was running then, measure again".into();
+        return;
+    }
+    let small = figures.rate.is_some_and(|rate| rate > 200.0);
+    let (level, headline) = match used {
+        used if used >= 0.75 => (Level::Healthy, format!("{moved}, as it should")),
+        _ if small => (
+            Level::Ok,
+            format!("{moved}: a small model, where the cost of a step is not its bytes"),
+        ),
+        _ if figures.on_processor => (Level::Ok, format!("{moved}: on the processor arithmetic sets the pace, not memory")),
+        used if used >= 0.5 => {
+            verdict.levers.push(Lever::MeasureAgain);
+            (Level::Ok, format!("{moved}, somewhat below what this machine gives"))
+        }
+        _ => {
+            verdict.levers.push(Lever::FreeMemory);
+            (Level::Attention, format!("{moved}, well below what this machine gives"))
+        }
+    };
+    (verdict.level, verdict.headline) = (level, headline);
+}
+
+fn drafting(figures: &Figures, verdict: &mut Judgement) {
+    let Some(ratio) = figures.ratio.filter(|_| figures.drafts) else {
+        return;
+    };
+    let accept = figures.accept.unwrap_or(1.0);
+    verdict.findings.push(match ratio {
+        ratio if ratio >= 1.05 => format!("Drafting delivers {ratio:.2}× the plain ceiling"),
+        ratio if ratio >= 0.85 => format!("The last reply came near the plain ceiling, {ratio:.2}×"),
+        ratio => format!("The last reply stayed below the plain ceiling, {ratio:.2}×"),
+    });
+    if let Some(accept) = figures.accept {
+        verdict.findings.push(format!("{accept:.2} tokens accepted per round"));
+    }
+    if ratio < 0.85 && accept < 2.0 {
+        verdict.levers.push(Lever::DraftLess);
+    }
+    if accept >= 2.0 && ratio >= 1.05 {
+        verdict.levers.push(Lever::Race);
+    }
+}
+
+/// Short memory outweighs everything else, and is told first.
+fn memory(figures: &Figures, verdict: &mut Judgement) {
+    if let Some(growth) = figures.swap_growth {
+        if growth > 64 << 20 {
+            verdict.level = Level::Problem;
+            verdict.levers.retain(|lever| *lever != Lever::FreeMemory);
+            verdict.levers.insert(0, Lever::FreeMemory);
+            verdict
+                .findings
+                .insert(0, format!("Swap grew by {} MiB during the last reply", growth >> 20));
+        } else {
+            verdict.findings.push("No swap growth in the last reply".into());
+        }
+    }
+    if figures.pressure != Pressure::Normal {
+        verdict.level = Level::Problem;
+        verdict.levers.retain(|lever| *lever != Lever::FreeMemory);
+        verdict.levers.insert(0, Lever::FreeMemory);
+        let word = if figures.pressure == Pressure::Critical {
+            "CRITICAL"
+        } else {
+            "high"
+        };
+        verdict.findings.insert(
+            0,
+            format!("Memory pressure is {word}: other apps and the model want more than there is"),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(used: f64, rate: f64) -> Figures {
+        Figures {
+            used: Some(used),
+            rate: Some(rate),
+            ..Figures::default()
+        }
+    }
+
+    fn says(verdict: &Judgement, words: &str) -> bool {
+        verdict.findings.iter().any(|finding| finding.contains(words))
+    }
+
+    #[test]
+    fn the_ladder_of_the_specification() {
+        let nothing = judge(&Figures::default());
+        assert_eq!((nothing.level, nothing.findings.len(), nothing.levers.len()), (Level::Info, 0, 0));
+        let healthy = judge(&Figures {
+            ratio: Some(1.8),
+            drafts: true,
+            accept: Some(4.0),
+            ..figures(0.9, 30.0)
+        });
+        assert_eq!(healthy.level, Level::Healthy);
+        assert!(says(&healthy, "1.80"));
+        assert_eq!(healthy.levers, [Lever::Race]);
+        let low = judge(&figures(0.3, 5.0));
+        assert_eq!((low.level, &low.levers[..]), (Level::Attention, &[Lever::FreeMemory][..]));
+        assert_eq!(judge(&figures(0.4, 320.0)).level, Level::Ok);
+        assert_eq!(judge(&figures(0.6, 30.0)).levers, [Lever::MeasureAgain]);
+        let below = judge(&Figures {
+            ratio: Some(0.7),
+            drafts: true,
+            accept: Some(1.2),
+            ..figures(0.9, 30.0)
+        });
+        assert!(says(&below, "below"));
+        assert_eq!(below.levers, [Lever::DraftLess]);
+        let plain = judge(&Figures {
+            ratio: Some(0.95),
+            ..figures(0.9, 30.0)
+        });
+        assert!(!says(&plain, "ceiling"), "nothing is drafted");
+    }
+
+    #[test]
+    fn short_memory_comes_first() {
+        let pressed = judge(&Figures {
+            pressure: Pressure::Critical,
+            swap_growth: Some(0),
+            ..figures(0.9, 30.0)
+        });
+        assert_eq!((pressed.level, pressed.levers[0]), (Level::Problem, Lever::FreeMemory));
+        assert!(pressed.findings[0].contains("CRITICAL"));
+        let swapping = judge(&Figures {
+            swap_growth: Some(512 << 20),
+            ..figures(0.3, 5.0)
+        });
+        assert_eq!((swapping.level, &swapping.levers[..]), (Level::Problem, &[Lever::FreeMemory][..]));
+        assert!(swapping.findings[0].contains("512 MiB"));
+        let little = judge(&Figures {
+            swap_growth: Some(1024),
+            ..figures(0.9, 30.0)
+        });
+        assert_eq!(little.level, Level::Healthy);
+        assert!(!says(&little, "grew"));
+    }
+
+    #[test]
+    fn a_long_cold_slowing_reply() {
+        let tired = judge(&Figures {
+            decay: Some(0.6),
+            cold: true,
+            context: Some((95_000, 100_000)),
+            ..figures(0.9, 30.0)
+        });
+        assert!(says(&tired, "60%") && says(&tired, "first generation") && says(&tired, "95%"));
+        assert_eq!(tired.levers, [Lever::NewChat]);
+        let absurd = judge(&figures(4.7, 30.0));
+        assert_eq!((absurd.level, &absurd.levers[..]), (Level::Info, &[Lever::MeasureAgain][..]));
+        let processor = judge(&Figures {
+            on_processor: true,
+            ..figures(0.3, 60.0)
+        });
+        assert_eq!(processor.level, Level::Ok);
+        assert!(processor.headline.contains("processor"));
+    }
+}
