@@ -1,5 +1,7 @@
 use super::*;
+use crate::pairing::{MaxDraft, Wish};
 use clap::CommandFactory;
+use dspark_protocol::{Mode, TreeSetting};
 
 fn parse(words: &[&str]) -> Result<Arguments, clap::Error> {
     let words = ["mlx-dspark"].iter().chain(words).map(OsString::from);
