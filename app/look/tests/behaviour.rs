@@ -296,6 +296,7 @@ fn composer() -> Harness<'static, Compose> {
     let mut h = harness(Shot::DARK, Compose::default(), |ui, state| {
         let composer = Composer {
             text: &mut state.text,
+            accompanied: false,
             hint: "Reply",
             note: "",
             state: if state.generating {

@@ -33,6 +33,8 @@ pub enum ComposerState {
 
 pub struct Composer<'a> {
     pub text: &'a mut String,
+    /// Something goes out beside the text (files), so that an empty one may be sent.
+    pub accompanied: bool,
     /// Placeholder: "Reply to Qwen3-8B…".
     pub hint: &'a str,
     /// At the right of the tools: "1,184 of 40,960".
@@ -73,7 +75,7 @@ impl Composer<'_> {
         // Before the text edit sees the key.
         let key = focused && takes_send_key(ui, self.id, self.send_key);
         let mut clicked = false;
-        let has_text = !self.text.trim().is_empty();
+        let has_text = self.accompanied || !self.text.trim().is_empty();
         let (state, note) = (self.state, self.note);
         let shown = frame.show(ui, |ui| {
             ui.set_width(ui.available_width());

@@ -139,6 +139,7 @@ fn prose(ui: &mut Ui) {
 
 pub(crate) fn compose(ui: &mut Ui, text: &mut String) {
     let composer = Composer {
+        accompanied: false,
         text,
         hint: "Reply to Qwen3-8B…",
         note: "1,184 of 40,960",

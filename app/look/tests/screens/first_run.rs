@@ -43,6 +43,7 @@ pub(crate) fn screen(ui: &mut Ui, state: &mut State) {
                 column(ui, 736.0, 44.0, |ui| {
                     let composer = Composer {
                         text: &mut state.text,
+                        accompanied: false,
                         hint: "Load a model to start writing, or type now and it will wait",
                         note: "No model yet",
                         state: ComposerState::Unavailable,

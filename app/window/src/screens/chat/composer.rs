@@ -52,6 +52,7 @@ pub(super) fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Ve
     let window_height = ui.ctx().content_rect().height();
     let shown = Composer {
         text: &mut text,
+        accompanied: !state.chat.draft.files.is_empty(),
         hint: &hint,
         note: &note,
         state: mode,
