@@ -314,7 +314,8 @@ fn check_held(drafter: Option<&str>, mode: Mode, prompt: &[u32], masked: bool) {
     // The check would notice a somewhat sharper distribution.
     let sharper = Shape { temperature: 0.6, ..SHAPE };
     assert!(deviation(&counts, &exact(prompt, &sharper, masked)) > 5.0);
-    let least = if mode == Mode::Lookup { 10 } else { TRIALS as usize / 50 };
+    // A mask leaves few of a random drafter's guesses.
+    let least = if mode == Mode::Lookup || masked { 10 } else { TRIALS as usize / 50 };
     assert!(mode == Mode::Baseline || taken > least, "{drafter:?}: {taken} drafts were taken");
 }
 

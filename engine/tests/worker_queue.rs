@@ -113,8 +113,8 @@ fn requests_are_served_in_order_and_know_their_place() {
     let bench = bench();
     bench.switches.delay_us.store(3_000, SeqCst);
     let generations: Vec<_> = (0..4).map(|_| bench.engine.submit(request(prompt("abc"), 20)).unwrap()).collect();
-    bench.until("three waiting", |now| {
-        now.requests.iter().filter(|request| request.waiting).count() == 3
+    bench.until("three waiting behind the first", |now| {
+        now.requests.len() == 4 && now.requests.iter().filter(|request| request.waiting).count() == 3
     });
     let ids: Vec<u64> = bench.engine.snapshot().requests.iter().map(|request| request.id).collect();
     assert_eq!(ids, generations.iter().map(|generation| generation.id).collect::<Vec<_>>());

@@ -330,7 +330,8 @@ impl Pair {
             speculation: Some(speculation),
             sampling: Sampling {
                 temperature,
-                seed: Some(5),
+                // Drafts of random heads are hardly ever the target's own draws, which a given seed would ask for.
+                seed: None,
                 ..Sampling::default()
             },
             logprobs: scored.then_some(0),
