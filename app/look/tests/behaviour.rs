@@ -10,7 +10,6 @@ use dspark_look::{
 };
 use egui::{Event, ImeEvent, Key, Modifiers, Role, ThemePreference};
 use egui_kittest::{Harness, kittest::Queryable};
-use std::time::Duration;
 use support::{Shot, harness, harness_with};
 
 #[test]
@@ -49,7 +48,7 @@ fn nothing_moves_while_nothing_happens() {
     h.get_by_role_and_label(Role::TextInput, "Filter").focus();
     h.run();
     let delay = h.output().viewport_output[&egui::ViewportId::ROOT].repaint_delay;
-    assert!(delay > Duration::from_mins(1), "asks for a frame in {delay:?}");
+    assert!(delay > std::time::Duration::from_mins(1), "asks for a frame in {delay:?}");
 }
 
 #[test]
@@ -65,10 +64,10 @@ fn the_busy_ring_takes_fifteen_frames_a_second_and_none_under_reduced_motion() {
         h.run_steps(8);
         let delay = h.output().viewport_output[&egui::ViewportId::ROOT].repaint_delay;
         if reduced_motion {
-            assert!(delay > Duration::from_mins(1), "{delay:?}");
+            assert!(delay > std::time::Duration::from_mins(1), "{delay:?}");
         } else {
             assert!(
-                (Duration::from_millis(40)..=Duration::from_millis(70)).contains(&delay),
+                (std::time::Duration::from_millis(40)..=std::time::Duration::from_millis(70)).contains(&delay),
                 "{delay:?}"
             );
         }
