@@ -1,6 +1,7 @@
 //! The bar at the top: where one is, and how the engine is.
 
 use super::{picker, sidebar, text};
+use crate::screens::models;
 use crate::state::{ChatMsg, ExportAs, ExportChat, LabMsg, LabView, MachineMsg, Msg, Screen, SidebarMsg, State, Status, status};
 use dspark_look::{Button, Icon, IconButton, MenuItem, StatusPill, header, menu_below, menu_separator, tabs, tip};
 use egui::Ui;
@@ -20,6 +21,9 @@ pub(crate) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         |ui| {
             if state.screen == Screen::Lab {
                 lab_tabs(ui, state, &mut asked);
+            }
+            if state.screen == Screen::Models {
+                models::choose_tab(ui, state, &mut asked);
             }
         },
         |ui| right(ui, state, out),

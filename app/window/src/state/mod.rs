@@ -4,10 +4,12 @@
 
 mod chat;
 mod decoding;
+mod downloads;
 mod events;
 mod export;
 mod files;
 mod first_run;
+pub(crate) mod hub;
 mod lab;
 mod machine;
 mod message;
@@ -16,6 +18,7 @@ mod options;
 mod palette;
 mod reasoning;
 mod settings;
+mod shelf;
 mod sidebar;
 mod sources;
 mod status;
@@ -23,18 +26,22 @@ mod toast;
 
 pub use chat::{Chat, ChatMsg, Draft, Edit, Live, Phase};
 pub use decoding::DecodingMsg;
+pub(crate) use downloads::short;
+pub use downloads::{DownloadMsg, Downloads, Fetching, Held, Then};
 pub use export::ExportChat;
 pub use files::{FilesMsg, Intake, LONG_PASTE};
 pub use first_run::{FirstRun, FirstRunMsg, Step, Truth};
+pub use hub::{HubMsg, HubSearch, Preview};
 pub use lab::{Asker, Depth, ExportAs, Lab, LabMsg, LabView};
 pub use machine::{MachineLab, MachineMsg, Measured, Reply};
 pub use message::{Effect, Focus, Msg, StoreWrite};
-pub use models::{Choice, Fetching, LoadFailure, Loading, Models, ModelsMsg};
+pub use models::{Choice, LoadFailure, Loading, Models, ModelsMsg, ModelsTab, OpenRow, Question};
 pub use options::Fill;
 pub use palette::{Palette, PaletteMsg};
 pub use reasoning::{Parts, split as split_reasoning};
 pub(crate) use settings::serve;
 pub use settings::{ServerState, SettingsMsg, SettingsPage};
+pub use shelf::{Checking, Known, Resident, Shelf, ShelfMsg, Used};
 pub use sidebar::{Rename, Sidebar, SidebarMsg};
 pub use sources::{Sources, Tint};
 pub use status::{Status, status, tray_title};
@@ -246,6 +253,9 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
         Msg::Chat(message) => chat::update(state, message, out),
         Msg::Sidebar(message) => sidebar::update(state, message, out),
         Msg::Models(message) => models::update(state, message, out),
+        Msg::Downloads(message) => downloads::update(state, message, out),
+        Msg::Hub(message) => hub::update(state, message, out),
+        Msg::Shelf(message) => shelf::update(state, message, out),
         Msg::FirstRun(message) => first_run::update(state, message, out),
         Msg::Lab(message) => lab::update(state, message, out),
         Msg::Files(message) => files::update(state, message, out),

@@ -6,5 +6,6 @@ mod files;
 mod first_run;
 mod lab;
 mod machine;
+mod models;
 mod support;
 mod window;
