@@ -9,12 +9,12 @@ use crate::{
 use dspark_hub::{Folder, Hub, HubError, Installed, Job, Kind, Source, fit};
 use dspark_protocol::{LoadRequest, MachineInfo, Mode, SpeculationOptions, TreeSetting};
 use dspark_window::bridge::{self, Catalog, Check, Disk, FetchError, FetchProgress, Listed, ModelEntry, Survey, Trouble};
+use rows::{entry, found_row, missing_drafter, offers, previewed};
 use std::{
     path::{Path, PathBuf},
     sync::mpsc,
     time::{Duration, Instant},
 };
-use rows::{entry, found_row, missing_drafter, offers, previewed};
 use tokio_util::sync::CancellationToken;
 
 /// Seconds over which a download's rate is averaged.

@@ -56,7 +56,11 @@ pub(super) fn entry(hub: &Hub, row: &Installed, machine: &fit::Machine) -> Model
         drafter,
         pace: pace(read.map_or(0, |read| read.active), false, measured),
         experts: experts(&folder.config).is_some(),
-        removal: Some(hub.removable_at(&folder.path, false).map(|plan| plan.bytes).map_err(|error| error.to_string())),
+        removal: Some(
+            hub.removable_at(&folder.path, false)
+                .map(|plan| plan.bytes)
+                .map_err(|error| error.to_string()),
+        ),
     }
 }
 
@@ -94,23 +98,24 @@ pub(super) fn missing_drafter(hub: &Hub, repo: &str) -> Option<String> {
 /// Adds what a drafter takes: its matrices at the bits of a load, and the context that it keeps.
 /// Source: `spec/fit-and-roofline.md` §3.
 fn with_drafter(model: &mut fit::Model, spec: &DrafterSpec, files: &Folder) {
-    let stored = files.config["quantization"]["bits"].as_u64().map_or(16.0, |bits| fit::effective_bits(bits as u32, 64, "affine"));
+    let stored = files.config["quantization"]["bits"]
+        .as_u64()
+        .map_or(16.0, |bits| fit::effective_bits(bits as u32, 64, "affine"));
     let bits = stored.min(fit::effective_bits(4, 64, "affine"));
     let row = (spec.kv_heads * spec.head_dim * 4) as u64;
-    let (windowed, growing): (Vec<_>, Vec<_>) = spec.masks.iter().partition(|mask| mask.window().is_some());
+    let windows: Vec<usize> = spec.masks.iter().filter_map(|mask| mask.window()).collect();
     model.drafter_bytes = (files.weight_bytes as f64 * bits / stored) as u64;
-    model.drafter_kv_per_token = row * growing.len() as u64;
-    model.drafter_window = windowed
-        .iter()
-        .filter_map(|mask| mask.window())
-        .max()
-        .map(|window| (row * windowed.len() as u64, window as u64));
+    model.drafter_kv_per_token = row * (spec.masks.len() - windows.len()) as u64;
+    let longest = windows.iter().max();
+    model.drafter_window = longest.map(|window| (row * windows.len() as u64, *window as u64));
 }
 
 fn experts(config: &serde_json::Value) -> Option<(u64, u64)> {
     let find = |names: &[&str]| {
         let places = [&config["text_config"], config];
-        places.into_iter().find_map(|place| names.iter().find_map(|name| place[*name].as_u64()))
+        places
+            .into_iter()
+            .find_map(|place| names.iter().find_map(|name| place[*name].as_u64()))
     };
     let all = find(&["num_experts", "num_local_experts", "n_routed_experts"]).filter(|all| *all > 1)?;
     Some((all, find(&["num_experts_per_tok", "experts_per_token", "top_k_experts"])?))
@@ -137,7 +142,11 @@ fn verdict(model: &fit::Model, machine: &fit::Machine) -> Fit {
         budget: typical.budget,
         longest: typical.max_context,
         context_unknown: typical.kv_unknown,
-        stops: model.stops().iter().map(|stop| fit_at(&fit::judge(model, machine, *stop))).collect(),
+        stops: model
+            .stops()
+            .iter()
+            .map(|stop| fit_at(&fit::judge(model, machine, *stop)))
+            .collect(),
     }
 }
 
@@ -172,10 +181,7 @@ fn part(part: fit::Part) -> Part {
 
 /// Known pairs: what this machine is led to first, then the rest that the engine has.
 pub(super) fn offers(hub: &Hub, machine: &fit::Machine, installed: &[ModelEntry]) -> Vec<Offer> {
-    let mut offers = vec![Offer {
-        here: hub.installed_starter(),
-        ..starter_offer()
-    }];
+    let mut offers = vec![starter_offer(hub, machine)];
     let families = machine::families();
     let families: Vec<&str> = families.iter().map(String::as_str).collect();
     let led = registry::recommended(machine.ram, &families);
@@ -185,7 +191,9 @@ pub(super) fn offers(hub: &Hub, machine: &fit::Machine, installed: &[ModelEntry]
         .filter(|row| !led.iter().any(|other| other.id == row.id));
     let all = led.iter().copied().map(|row| (row, false)).chain(rest.map(|row| (row, true)));
     offers.extend(all.map(|(row, aside)| {
-        let here = installed.iter().find(|entry| entry.problem.is_none() && entry.name.eq_ignore_ascii_case(&row.target));
+        let here = installed
+            .iter()
+            .find(|entry| entry.problem.is_none() && entry.name.eq_ignore_ascii_case(&row.target));
         Offer {
             here: here.map(|entry| entry.path.clone()),
             aside,
@@ -195,14 +203,24 @@ pub(super) fn offers(hub: &Hub, machine: &fit::Machine, installed: &[ModelEntry]
     offers
 }
 
-fn starter_offer() -> Offer {
+fn starter_offer(hub: &Hub, machine: &fit::Machine) -> Offer {
+    let row = registry::find(starter::NAME);
+    let model = fit::Model {
+        weight_bytes: row.map_or(0, registry::Row::estimated_bytes),
+        kv_per_token: row.and_then(|row| row.kv_bytes),
+        max_context: Some(CONTEXT),
+        ..fit::Model::default()
+    };
     Offer {
         id: starter::NAME.into(),
         name: starter::FOLDER.into(),
         detail: "135M, 4-bit, 8k context. Small enough for any machine, needs no account.".into(),
         bytes: Hub::starter_bytes(),
-        fit: Fit::plain(FitLevel::Well, "Fits well"),
+        fit: verdict(&model, machine),
         starter: true,
+        here: hub.installed_starter(),
+        // Its head is its embedding, read in full.
+        pace: pace(model.weight_bytes, true, &[]),
         ..Offer::default()
     }
 }
@@ -239,7 +257,10 @@ pub(super) fn found_row(hub: &Hub, row: &Found, machine: &fit::Machine, here: &[
     };
     let bits = row.quantization.map(|(bits, group)| format!("{bits}-bit g{group}"));
     let owner = row.repo.split('/').next().unwrap_or_default();
-    let detail: Vec<String> = [row.model_type.clone(), bits, Some(format!("by {owner}"))].into_iter().flatten().collect();
+    let detail: Vec<String> = [row.model_type.clone(), bits, Some(format!("by {owner}"))]
+        .into_iter()
+        .flatten()
+        .collect();
     let measured = registry::find(&row.repo).map(|row| row.measured.as_slice()).unwrap_or_default();
     Listed {
         offer: Offer {
@@ -247,8 +268,15 @@ pub(super) fn found_row(hub: &Hub, row: &Found, machine: &fit::Machine, here: &[
             name: row.repo.rsplit('/').next().unwrap_or(&row.repo).into(),
             detail: detail.join(", "),
             bytes: model.weight_bytes,
-            fit: if model.weight_bytes > 0 { verdict(&model, machine) } else { Fit::default() },
-            here: here.iter().find(|one| one.repo == row.repo && one.is_usable()).map(|one| one.folder.path.clone()),
+            fit: if model.weight_bytes > 0 {
+                verdict(&model, machine)
+            } else {
+                Fit::default()
+            },
+            here: here
+                .iter()
+                .find(|one| one.repo == row.repo && one.is_usable())
+                .map(|one| one.folder.path.clone()),
             pace: pace(0, false, measured),
             exact: true,
             ..Offer::default()

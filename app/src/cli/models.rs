@@ -34,6 +34,7 @@ pub(super) fn run(args: &ModelsArgs, output: &Output) -> Outcome {
             no_drafter,
         }) => pull(&hub, repo, revision, *no_drafter, output),
         Some(ModelsCommand::Rm { repo, yes }) => remove(&hub, repo, *yes, output),
+        Some(ModelsCommand::Search { words, all }) => search(&hub, &words.join(" "), *all, output),
         Some(ModelsCommand::Path { repo }) => {
             let resolved = hub.resolve(repo)?;
             if output.json {
@@ -203,6 +204,55 @@ fn pull(hub: &Hub, repo: &str, revision: &str, no_drafter: bool, output: &Output
         output.object(&json!({ "path": path }));
     } else {
         output.result(&path.display().to_string());
+    }
+    Ok(())
+}
+
+/// What the hub has by this name, and what of it can be loaded.
+fn search(hub: &Hub, words: &str, all: bool, output: &Output) -> Outcome {
+    let families = machine::families();
+    let families: Vec<&str> = families.iter().map(String::as_str).collect();
+    let job = |job| async move { hub.search(words, &job).await };
+    let found = engine::runtime()?.block_on(engine::with_progress(output, words, job))?;
+    if output.json {
+        let rows: Vec<Value> = found
+            .iter()
+            .map(|row| {
+                let mut value = json!(row);
+                value["problem"] = json!(row.problem(&families));
+                value
+            })
+            .collect();
+        output.object(&json!({ "query": words, "found": rows }));
+        return Ok(());
+    }
+    let mut rows = table(&["Repository", "Weights", "Size", "Downloads", "Here"]);
+    let mut left_out = 0;
+    for row in &found {
+        let problem = row.problem(&families);
+        if problem.is_some() && !all {
+            left_out += 1;
+            continue;
+        }
+        let here = problem.unwrap_or_else(|| if row.gated { "licence to accept".into() } else { String::new() });
+        rows.add_row([
+            row.repo.clone(),
+            row.quantization
+                .map_or_else(String::new, |(bits, group)| format!("{bits}-bit g{group}")),
+            row.weight_bytes.map_or_else(String::new, size),
+            row.downloads.to_string(),
+            here,
+        ]);
+    }
+    if found.len() > left_out {
+        output.result(&rows.to_string());
+    } else {
+        output.note(&format!("The hub has nothing by the name `{words}` that can be loaded."));
+    }
+    if left_out > 0 {
+        output.note(&format!(
+            "{left_out} that cannot be loaded are left out; `--all` shows them with the reason."
+        ));
     }
     Ok(())
 }

@@ -24,7 +24,11 @@ async fn main() {
         .map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap()))
         .collect();
     let config: Value = serde_json::from_slice(&files.iter().find(|(name, _)| name == "config.json").expect("a config.json").1).unwrap();
-    let weights: usize = files.iter().filter(|(name, _)| name.ends_with(".safetensors")).map(|(_, bytes)| bytes.len()).sum();
+    let weights: usize = files
+        .iter()
+        .filter(|(name, _)| name.ends_with(".safetensors"))
+        .map(|(_, bytes)| bytes.len())
+        .sum();
     let named: Vec<(&str, Vec<u8>)> = files.iter().map(|(name, bytes)| (name.as_str(), bytes.clone())).collect();
     let hub = fake_hub::FakeHub::start_at(&address, &named).await;
     let name = folder.canonicalize().unwrap().file_name().unwrap().to_string_lossy().into_owned();
@@ -36,11 +40,29 @@ async fn main() {
         repo.refused = vec![("gated".into(), (403, "GatedRepo", "Access is restricted"))];
         repo.pace = Duration::from_millis(pace);
         repo.found = vec![
-            row(format!("mlx-community/{name}"), config.clone(), json!(["mlx"]), json!(false), 41_200),
+            row(
+                format!("mlx-community/{name}"),
+                config.clone(),
+                json!(["mlx"]),
+                json!(false),
+                41_200,
+            ),
             row(format!("somebody/{name}-copy"), config.clone(), json!(["mlx"]), json!(false), 310),
             row(format!("vendor/{name}-gated"), config.clone(), json!([]), json!("manual"), 90_100),
-            row(format!("vendor/{name}-Vision"), json!({"model_type": "pixel_vl"}), json!([]), json!(false), 800),
-            row(format!("vendor/{name}-AWQ"), json!({"model_type": config["model_type"], "quantization_config": {"quant_method": "awq", "bits": 4}}), json!([]), json!(false), 120),
+            row(
+                format!("vendor/{name}-Vision"),
+                json!({"model_type": "pixel_vl"}),
+                json!([]),
+                json!(false),
+                800,
+            ),
+            row(
+                format!("vendor/{name}-AWQ"),
+                json!({"model_type": config["model_type"], "quantization_config": {"quant_method": "awq", "bits": 4}}),
+                json!([]),
+                json!(false),
+                120,
+            ),
             json!({"id": format!("vendor/{name}-GGUF"), "config": {"model_type": config["model_type"]}, "tags": ["gguf"], "downloads": 5}),
         ];
     });

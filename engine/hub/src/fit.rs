@@ -81,7 +81,9 @@ impl Model {
     /// Contexts to show this model at, ascending: powers of two apart, at most about 64, the model's own maximum last.
     /// None where the maximum is not known.
     pub fn stops(&self) -> Vec<u64> {
-        let Some(most) = self.max_context.filter(|most| *most > 0) else { return Vec::new() };
+        let Some(most) = self.max_context.filter(|most| *most > 0) else {
+            return Vec::new();
+        };
         let step = (most / 64).next_power_of_two().max(1024);
         let mut stops: Vec<u64> = (1..=most / step).map(|at| at * step).collect();
         if stops.last() != Some(&most) {

@@ -97,12 +97,16 @@ impl Hub {
         let path = match text.split_once("://") {
             Some(("http" | "https", rest)) => rest.split_once('/')?.1,
             Some(_) => return None,
-            None => text.strip_prefix("huggingface.co/").or_else(|| text.strip_prefix("hf.co/")).unwrap_or(text),
+            None => text
+                .strip_prefix("huggingface.co/")
+                .or_else(|| text.strip_prefix("hf.co/"))
+                .unwrap_or(text),
         };
         let path = path.split(['?', '#']).next()?.trim_end_matches('/');
         let mut parts = path.splitn(3, '/');
         let (owner, name, rest) = (parts.next()?, parts.next()?, parts.next());
-        let page = rest.is_none_or(|rest| ["tree", "blob", "resolve", "commit", "discussions"].contains(&rest.split('/').next().unwrap_or_default()));
+        let page = rest
+            .is_none_or(|rest| ["tree", "blob", "resolve", "commit", "discussions"].contains(&rest.split('/').next().unwrap_or_default()));
         if !page || (owner == "datasets" || owner == "spaces") {
             return None;
         }
@@ -175,7 +179,16 @@ mod tests {
         ] {
             assert_eq!(found(text).as_deref(), Some("mlx-community/Qwen3-4B-8bit"), "{text}");
         }
-        for text in ["qwen3 4b", "qwen3", "/models/a", "~/models/a", "a/b/c", "https://huggingface.co/datasets/a/b", "file:///a/b", "https://huggingface.co/a"] {
+        for text in [
+            "qwen3 4b",
+            "qwen3",
+            "/models/a",
+            "~/models/a",
+            "a/b/c",
+            "https://huggingface.co/datasets/a/b",
+            "file:///a/b",
+            "https://huggingface.co/a",
+        ] {
             assert_eq!(found(text), None, "{text}");
         }
     }

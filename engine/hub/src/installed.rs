@@ -142,7 +142,9 @@ impl Hub {
             None if within(&self.places.model_dirs) => Source::ModelDirs,
             None => Source::Path,
         };
-        let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
+        let name = path
+            .file_name()
+            .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
         self.plan(&name, path.to_owned(), source, shared)
     }
 

@@ -33,10 +33,10 @@ fn hub(home: &Path, at: &FakeHub, offline: bool) -> Hub {
 }
 
 fn files(seed: u8) -> Vec<(&'static str, Vec<u8>)> {
-    let header = br#"{"w": {"dtype": "U8", "shape": [60000], "data_offsets": [0, 60000]}}"#;
+    let header = br#"{"w": {"dtype": "U8", "shape": [600000], "data_offsets": [0, 600000]}}"#;
     let mut weights = (header.len() as u64).to_le_bytes().to_vec();
     weights.extend(header);
-    weights.extend(std::iter::repeat_n(seed, 60_000));
+    weights.extend(std::iter::repeat_n(seed, 600_000));
     vec![
         ("config.json", br#"{"model_type": "qwen3"}"#.to_vec()),
         ("tokenizer.json", b"{}".to_vec()),
@@ -59,7 +59,13 @@ async fn builds_for_mlx_come_first_and_nothing_comes_twice() {
     let names: Vec<&str> = found.iter().map(|row| row.repo.as_str()).collect();
     assert_eq!(names, ["mlx/Qwen3-4B-4bit", "vendor/Qwen3-4B"]);
     assert_eq!(found[0].weight_bytes, Some(2000));
-    assert!(hub(home.path(), &at, false).search("nothing like it", &Job::silent()).await.unwrap().is_empty());
+    assert!(
+        hub(home.path(), &at, false)
+            .search("nothing like it", &Job::silent())
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[tokio::test]
@@ -81,8 +87,8 @@ async fn what_broke_off_is_listed_and_can_be_discarded() {
     let home = tempfile::tempdir().unwrap();
     let at = FakeHub::start(&files(1)).await;
     let here = hub(home.path(), &at, false);
-    at.fault("model.safetensors", std::iter::repeat_n(Fault::Drop(16 << 10), 2));
-    at.fault("model.safetensors", std::iter::repeat_n(Fault::Drop(0), 8));
+    at.fault("model.safetensors", [Fault::Drop(200_000)]);
+    at.fault("model.safetensors", std::iter::repeat_n(Fault::Status(502, None), 8));
     here.download(REPO, None, &Job::silent()).await.unwrap_err();
     let left = here.leftovers();
     assert_eq!(left.len(), 1);
@@ -105,7 +111,7 @@ async fn discarding_an_update_keeps_the_revision_in_use() {
         repo.files[2].1 = files(2).remove(2).1;
         repo.faults.clear();
     });
-    at.fault("model.safetensors", std::iter::repeat_n(Fault::Drop(16 << 10), 10));
+    at.fault("model.safetensors", std::iter::repeat_n(Fault::Status(502, None), 10));
     here.download(REPO, None, &Job::silent()).await.unwrap_err();
     here.discard(REPO).unwrap();
     assert_eq!(here.resolve(REPO).unwrap().path, whole);

@@ -1,7 +1,7 @@
 use dspark_protocol::MachineInfo;
 use dspark_window::bridge::{
-    Catalog, Check, Disk, Drafter, FetchError, FetchProgress, Fit, FitAt, FitLevel, Kind, Leftover, Listed, MachineSource, ModelEntry, Offer,
-    Pace, Part, Reading, ServerConfig, ServerControl, ServerFailure, Survey, Trouble,
+    Catalog, Check, Disk, Drafter, FetchError, FetchProgress, Fit, FitAt, FitLevel, Kind, Leftover, Listed, MachineSource, ModelEntry,
+    Offer, Pace, Part, Reading, ServerConfig, ServerControl, ServerFailure, Survey, Trouble,
 };
 use dspark_window::machine::roofline::Footprint;
 use std::{
@@ -145,27 +145,52 @@ fn offers() -> Vec<Offer> {
         experts: true,
         drafter: Drafter::Missing("Qwen3.6-35B-A3B-DFlash".into(), Some(500_000_000)),
         pace: pace(1.95, Some((1.3, 1.6))),
-        ..offer("Qwen3.6-35B-A3B-4bit", "35B with 3B active, 256k context", 19.8, &Shape::plain(19.8, 20_480, 262_144))
+        ..offer(
+            "Qwen3.6-35B-A3B-4bit",
+            "35B with 3B active, 256k context",
+            19.8,
+            &Shape::plain(19.8, 20_480, 262_144),
+        )
     };
     let here = Offer {
         here: Some("/models/Qwen3-8B-8bit".into()),
-        ..offer("Qwen3-8B-8bit", "8.2B, 8-bit, 40k context", 8.7, &Shape::plain(8.7, 147_456, 40_960))
+        ..offer(
+            "Qwen3-8B-8bit",
+            "8.2B, 8-bit, 40k context",
+            8.7,
+            &Shape::plain(8.7, 147_456, 40_960),
+        )
     };
     let wide = Offer {
         drafter: Drafter::Missing("Qwen3.8-27B-speculator.dspark".into(), Some(6_800_000_000)),
         pace: pace(27.6, Some((2.2, 2.5))),
-        ..offer("Qwen3.8-27B-8bit", "27B hybrid, 256k context, Apache-2.0", 28.7, &Shape::plain(30.6, 86_016, 262_144))
+        ..offer(
+            "Qwen3.8-27B-8bit",
+            "27B hybrid, 256k context, Apache-2.0",
+            28.7,
+            &Shape::plain(30.6, 86_016, 262_144),
+        )
     };
     let huge = Offer {
         aside: true,
         experts: true,
         pace: pace(5.7, None),
-        ..offer("Qwen3.5-122B-A10B-4bit", "122B with 10B active", 68.9, &Shape::plain(68.9, 20_480, 262_144))
+        ..offer(
+            "Qwen3.5-122B-A10B-4bit",
+            "122B with 10B active",
+            68.9,
+            &Shape::plain(68.9, 20_480, 262_144),
+        )
     };
     let middle = Offer {
         pace: pace(2.2, Some((2.0, 2.0))),
         drafter: Drafter::Missing("dspark_qwen3_4b_block7".into(), Some(1_100_000_000)),
-        ..offer("Qwen3-4B-4bit", "4.0B, 4-bit, 40k context", 2.3, &Shape::plain(2.3, 147_456, 40_960))
+        ..offer(
+            "Qwen3-4B-4bit",
+            "4.0B, 4-bit, 40k context",
+            2.3,
+            &Shape::plain(2.3, 147_456, 40_960),
+        )
     };
     vec![here, large(), experts, starter, middle, wide, huge]
 }
@@ -186,7 +211,13 @@ impl Catalog for ScriptedCatalog {
         let small = ModelEntry {
             pace: pace(1.2, None),
             removal: Some(Ok(1_240_000_000)),
-            ..entry("MiniCPM5-2B-4bit", "2.2B, 4-bit, 128k context", "Downloads", 1.24, Shape::plain(1.2, 43_008, 131_072).fit())
+            ..entry(
+                "MiniCPM5-2B-4bit",
+                "2.2B, 4-bit, 128k context",
+                "Downloads",
+                1.24,
+                Shape::plain(1.2, 43_008, 131_072).fit(),
+            )
         };
         let torn = ModelEntry {
             problem: Some("incomplete, model-00002-of-00002.safetensors missing: download it again to resume".into()),
@@ -198,7 +229,13 @@ impl Catalog for ScriptedCatalog {
             let fit = Shape::plain(1.8, 114_688, 131_072).fit();
             ModelEntry {
                 removal: Some(Err("it is your own folder; delete it yourself".into())),
-                ..entry("Llama-3.2-3B-4bit", "3.2B, 4-bit, 128k context", &folder.display().to_string(), 1.8, fit)
+                ..entry(
+                    "Llama-3.2-3B-4bit",
+                    "3.2B, 4-bit, 128k context",
+                    &folder.display().to_string(),
+                    1.8,
+                    fit,
+                )
             }
         }));
         let check = |words: &str, reason: &str| Check {
@@ -245,13 +282,18 @@ impl Catalog for ScriptedCatalog {
         if id == "gemma-4-12b-8bit" {
             return Err(FetchError::Failed(Trouble {
                 kind: Kind::Gated,
-                words: "`vendor/Gemma-4-12B-8bit` is gated: accept its licence at https://hub.example/vendor/gemma, then set HF_TOKEN".into(),
+                words: "`vendor/Gemma-4-12B-8bit` is gated: accept its licence at https://hub.example/vendor/gemma, then set HF_TOKEN"
+                    .into(),
                 page: "https://hub.example/vendor/gemma".into(),
             }));
         }
         let known = offers().into_iter().find(|offer| offer.id == id).unwrap_or_default();
         // Large ones take a while, so that pictures can be taken of them.
-        let (total, steps) = if known.bytes > 1_000_000_000 { (known.whole(), 4000) } else { (98_000_000, 40) };
+        let (total, steps) = if known.bytes > 1_000_000_000 {
+            (known.whole(), 4000)
+        } else {
+            (98_000_000, 40)
+        };
         let first = if steps > 40 { steps * 37 / 100 } else { 0 };
         for step in first..=steps {
             if cancel.is_cancelled() {
@@ -293,10 +335,26 @@ impl Catalog for ScriptedCatalog {
         };
         let found = vec![
             listed(large(), 41_200),
-            listed(offer("Qwen3-14B-8bit", "qwen3, 8-bit g64, by mlx-community", 15.7, &Shape::plain(15.7, 163_840, 40_960)), 12_800),
+            listed(
+                offer(
+                    "Qwen3-14B-8bit",
+                    "qwen3, 8-bit g64, by mlx-community",
+                    15.7,
+                    &Shape::plain(15.7, 163_840, 40_960),
+                ),
+                12_800,
+            ),
             Listed {
                 gate: "https://hub.example/vendor/gemma".into(),
-                ..listed(offer("Gemma-4-12B-8bit", "gemma4, 8-bit g64, by vendor", 12.6, &Shape::plain(12.6, 65_536, 131_072)), 90_300)
+                ..listed(
+                    offer(
+                        "Gemma-4-12B-8bit",
+                        "gemma4, 8-bit g64, by vendor",
+                        12.6,
+                        &Shape::plain(12.6, 65_536, 131_072),
+                    ),
+                    90_300,
+                )
             },
             cannot("Qwen3-VL-8B-Instruct", "the architecture `qwen3_vl` is not implemented"),
             cannot("Qwen3-8B-AWQ", "packed by awq: look for its MLX build"),
@@ -310,8 +368,15 @@ impl Catalog for ScriptedCatalog {
             offer,
             ..Listed::default()
         });
-        let listed = || self.search(id, machine, limit, cancel).ok()?.into_iter().find(|row| row.offer.id == id);
-        offered.or_else(listed).ok_or_else(|| FetchError::Failed("the hub does not know it".into()))
+        let listed = || {
+            self.search(id, machine, limit, cancel)
+                .ok()?
+                .into_iter()
+                .find(|row| row.offer.id == id)
+        };
+        offered
+            .or_else(listed)
+            .ok_or_else(|| FetchError::Failed("the hub does not know it".into()))
     }
 
     fn verify(&self, _: &Path, report: &mut dyn FnMut(FetchProgress), cancel: &CancellationToken) -> Result<(), FetchError> {
@@ -321,7 +386,11 @@ impl Catalog for ScriptedCatalog {
             total: 2,
             ..FetchProgress::default()
         });
-        if cancel.is_cancelled() { Err(FetchError::Cancelled) } else { Ok(()) }
+        if cancel.is_cancelled() {
+            Err(FetchError::Cancelled)
+        } else {
+            Ok(())
+        }
     }
 
     fn remove(&self, _: &Path) -> Result<u64, String> {

@@ -38,7 +38,9 @@ impl Keeper {
     pub(super) fn recall(&self, desk: &mpsc::Sender<super::Job>) {
         let (file, inbox) = (self.file.clone(), self.inbox.clone());
         run(desk, move || {
-            let known = std::fs::read(file).ok().and_then(|text| serde_json::from_slice::<Known>(&text).ok());
+            let known = std::fs::read(file)
+                .ok()
+                .and_then(|text| serde_json::from_slice::<Known>(&text).ok());
             if let Some(known) = known {
                 inbox.push(ShelfMsg::Known(known).into());
             }

@@ -12,8 +12,8 @@ mod shelf;
 pub use inbox::{FRAME, Inbox};
 pub use seams::{MachineSource, NoMachine, NoServer, Reading, ServerConfig, ServerControl, ServerFailure};
 pub use shelf::{
-    Catalog, Check, Disk, Drafter, FetchError, FetchProgress, Fit, FitAt, FitLevel, Kind, Leftover, Listed, ModelEntry, Offer, Pace, Part, Survey,
-    Trouble,
+    Catalog, Check, Disk, Drafter, FetchError, FetchProgress, Fit, FitAt, FitLevel, Kind, Leftover, Listed, ModelEntry, Offer, Pace, Part,
+    Survey, Trouble,
 };
 
 use crate::{
@@ -131,7 +131,12 @@ impl Bridge {
             })
         };
         let desk = desk("desk");
-        let keeper = Keeper::new(catalog.clone(), engine.clone(), inbox.clone(), settings_path.with_file_name("models.json"));
+        let keeper = Keeper::new(
+            catalog.clone(),
+            engine.clone(),
+            inbox.clone(),
+            settings_path.with_file_name("models.json"),
+        );
         keeper.recall(&desk);
         Self {
             inbox,

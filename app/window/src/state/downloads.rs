@@ -88,7 +88,9 @@ pub(super) fn update(state: &mut State, message: DownloadMsg, out: &mut Vec<Effe
             match result {
                 Ok(bytes) => {
                     let freed = format!("{} free again", crate::shell::text::bytes(bytes));
-                    state.toasts.push(Toast::good(format!("What was left of {} is deleted", short(&id)), freed));
+                    state
+                        .toasts
+                        .push(Toast::good(format!("What was left of {} is deleted", short(&id)), freed));
                 }
                 Err(reason) => state
                     .toasts
@@ -115,12 +117,21 @@ pub(super) fn fetch(state: &mut State, offer: &Offer, out: &mut Vec<Effect>) {
             return;
         }
         models.downloads.queue.push(offer.clone());
-        let toast = Toast::info(format!("{} waits its turn", offer.name), format!("after {}", fetching.name))
-            .action("Downloads", vec![Msg::Show(Screen::Models), models::tab(models::ModelsTab::Downloads)]);
-        state.toasts.push(toast);
+        let toast = Toast::info(format!("{} waits its turn", offer.name), format!("after {}", fetching.name)).action(
+            "Downloads",
+            vec![Msg::Show(Screen::Models), models::tab(models::ModelsTab::Downloads)],
+        );
+        if !are_shown(state) {
+            state.toasts.push(toast);
+        }
         return;
     }
     begin(state, offer, out);
+}
+
+/// The list is in sight: a toast would say the same once more.
+fn are_shown(state: &State) -> bool {
+    state.window_visible && state.screen == Screen::Models && state.models.tab == models::ModelsTab::Downloads
 }
 
 fn begin(state: &mut State, offer: &Offer, out: &mut Vec<Effect>) {
@@ -150,8 +161,16 @@ pub(super) fn stop(state: &mut State, then: Then, out: &mut Vec<Effect>) {
 
 fn resume(state: &mut State, id: &str, out: &mut Vec<Effect>) {
     let downloads = &mut state.models.downloads;
-    let held = downloads.held.iter().position(|held| held.offer.id == id).map(|at| downloads.held.remove(at).offer);
-    let waiting = downloads.queue.iter().position(|offer| offer.id == id).map(|at| downloads.queue.remove(at));
+    let held = downloads
+        .held
+        .iter()
+        .position(|held| held.offer.id == id)
+        .map(|at| downloads.held.remove(at).offer);
+    let waiting = downloads
+        .queue
+        .iter()
+        .position(|offer| offer.id == id)
+        .map(|at| downloads.queue.remove(at));
     let survey = state.models.survey.as_ref();
     let known = || survey.and_then(|survey| survey.offers.iter().find(|offer| offer.id == id).cloned());
     let left = || {
@@ -229,7 +248,9 @@ fn failed(state: &mut State, fetching: Fetching, offer: Offer, trouble: Trouble,
     });
     let toast = Toast::error(format!("{} was not downloaded", fetching.name), trouble.words.clone())
         .action("Try again", vec![Msg::Models(models::ModelsMsg::Retry)]);
-    state.toasts.push(toast);
+    if !are_shown(state) {
+        state.toasts.push(toast);
+    }
     let held = Held {
         offer,
         progress: fetching.progress,

@@ -1,6 +1,8 @@
 //! What the engine says about an answer, from the first place in the queue to its figures.
 
-use super::{ChatMsg, Effect, MachineMsg, Msg, Phase, Reply, State, StoreWrite, Toast, chat::count_tokens, machine, shelf, split_reasoning};
+use super::{
+    ChatMsg, Effect, MachineMsg, Msg, Phase, Reply, State, StoreWrite, Toast, chat::count_tokens, machine, shelf, split_reasoning,
+};
 use dspark_protocol::{EngineError, Event, FinishReason, Mode, Summary};
 use dspark_sessions::{Finish, MessageState, Meta, Usage};
 

@@ -244,6 +244,10 @@ pub(super) fn update(state: &mut State, message: ModelsMsg, out: &mut Vec<Effect
             }
             Err(reason) => {
                 if state.models.picker_open || state.screen == Screen::Models {
+                    // Where the field is that the words stand under.
+                    if !state.models.picker_open && state.models.tab != ModelsTab::Search {
+                        state.models.tab = ModelsTab::Here;
+                    }
                     state.models.path_error = Some(reason);
                 } else {
                     let title = format!("`{}` is not a model", path.display());
@@ -346,10 +350,17 @@ fn open(state: &mut State, key: String, out: &mut Vec<Effect>) {
     }
     let survey = state.models.survey.as_ref();
     let here = survey.is_some_and(|survey| survey.installed.iter().any(|entry| entry.path.as_os_str() == key.as_str()));
-    let starter = survey.is_some_and(|survey| survey.offers.iter().any(|offer| offer.id == key && (offer.starter || offer.here.is_some())));
+    let starter = survey.is_some_and(|survey| {
+        survey
+            .offers
+            .iter()
+            .any(|offer| offer.id == key && (offer.starter || offer.here.is_some()))
+    });
     if !here && !starter {
         hub::preview(state, &key, out);
     }
+    // What is free now is said beside what fits at all.
+    out.push(Effect::ReadMachine);
     state.models.open = Some(OpenRow {
         key,
         context: None,

@@ -142,7 +142,9 @@ fn verify(state: &mut State, path: PathBuf, out: &mut Vec<Effect>) {
 }
 
 fn verified(state: &mut State, path: PathBuf, result: Result<(), FetchError>) {
-    let Some(checking) = state.models.shelf.checking.take() else { return };
+    let Some(checking) = state.models.shelf.checking.take() else {
+        return;
+    };
     let (toast, result) = match result {
         Ok(()) => {
             let title = format!("{} is whole", checking.name);
@@ -187,7 +189,10 @@ pub(super) fn replied(state: &mut State, reply: super::Reply, out: &mut Vec<Effe
     let Some(model) = state.engine.model.clone().filter(|_| reply.context >= LEAST) else {
         return;
     };
-    let times = state.plain_rate().filter(|_| reply.accept.is_some()).map(|plain| reply.rate / plain);
+    let times = state
+        .plain_rate()
+        .filter(|_| reply.accept.is_some())
+        .map(|plain| reply.rate / plain);
     let used = state.models.shelf.known.0.entry(model.path.clone()).or_default();
     (used.rate, used.times) = (Some(reply.rate), times);
     out.push(Effect::SaveKnown(state.models.shelf.known.clone()));
@@ -212,6 +217,13 @@ pub(super) fn measured(state: &mut State) {
 }
 
 impl State {
+    /// Bytes that a model could have at this moment, what the loaded one would give back included; `None` before the
+    /// machine was read.
+    pub fn room_now(&self) -> Option<u64> {
+        let reading = self.lab.machine.reading.as_ref()?;
+        Some(reading.available + self.engine.memory.active)
+    }
+
     /// It is loaded, or on its way.
     pub fn uses(&self, path: &Path) -> bool {
         let loaded = self.engine.model.as_ref().is_some_and(|model| model.path == path);

@@ -80,7 +80,10 @@ fn downloads_take_turns() {
     let mut state = ready();
     assert_eq!(models(&mut state, ModelsMsg::Fetch(offer("a"))), [Effect::Fetch("a".into())]);
     for id in ["b", "c", "b", "a"] {
-        assert!(models(&mut state, ModelsMsg::Fetch(offer(id))).is_empty(), "{id} waits, and only once");
+        assert!(
+            models(&mut state, ModelsMsg::Fetch(offer(id))).is_empty(),
+            "{id} waits, and only once"
+        );
     }
     assert_eq!(names(&state.models.downloads.queue), ["b", "c"]);
     let effects = models(&mut state, ModelsMsg::Fetched(Ok(entry("a"))));
@@ -106,7 +109,10 @@ fn a_paused_download_goes_on_where_it_stopped() {
     let held = &state.models.downloads.held[0];
     assert_eq!((held.progress.done, held.trouble.is_none()), (30, true));
     assert!(state.models.fetching.is_none() && state.models.failure.is_none());
-    assert_eq!(update(&mut state, DownloadMsg::Resume("a".into()).into()), [Effect::Fetch("a".into())]);
+    assert_eq!(
+        update(&mut state, DownloadMsg::Resume("a".into()).into()),
+        [Effect::Fetch("a".into())]
+    );
     assert!(state.models.downloads.held.is_empty());
 }
 
@@ -126,7 +132,12 @@ fn a_stopped_download_keeps_or_loses_what_has_come() {
 
 #[test]
 fn what_would_stop_the_next_one_too_stops_the_queue() {
-    for (kind, goes_on) in [(Kind::NoSpace, false), (Kind::Offline, false), (Kind::Gated, true), (Kind::Missing, true)] {
+    for (kind, goes_on) in [
+        (Kind::NoSpace, false),
+        (Kind::Offline, false),
+        (Kind::Gated, true),
+        (Kind::Missing, true),
+    ] {
         let mut state = ready();
         models(&mut state, ModelsMsg::Fetch(offer("a")));
         models(&mut state, ModelsMsg::Fetch(offer("b")));
@@ -165,7 +176,13 @@ fn the_hub_is_searched_and_answers_to_old_questions_are_dropped() {
     assert!(ask(&mut state, "  ").is_empty());
     assert_eq!(ask(&mut state, " qwen "), [Effect::SearchHub("qwen".into())]);
     assert_eq!(ask(&mut state, "llama"), [Effect::SearchHub("llama".into())]);
-    let found = |asked: &str, found| HubMsg::Found { asked: asked.into(), found }.into();
+    let found = |asked: &str, found| {
+        HubMsg::Found {
+            asked: asked.into(),
+            found,
+        }
+        .into()
+    };
     update(&mut state, found("qwen", Ok(Vec::new())));
     assert!(state.models.hub.busy, "that was another question");
     let cannot = Listed {
@@ -173,7 +190,10 @@ fn the_hub_is_searched_and_answers_to_old_questions_are_dropped() {
         ..Listed::default()
     };
     update(&mut state, found("llama", Ok(vec![cannot])));
-    assert!(!state.models.hub.busy && state.models.hub.all, "nothing runs: the reasons are shown at once");
+    assert!(
+        !state.models.hub.busy && state.models.hub.all,
+        "nothing runs: the reasons are shown at once"
+    );
     ask(&mut state, "slow");
     assert_eq!(update(&mut state, HubMsg::Cancel.into()), [Effect::CancelSearch]);
     assert!(state.models.hub.cancelled);
@@ -195,10 +215,14 @@ fn a_path_in_the_search_is_a_folder() {
 fn an_offer_that_is_opened_is_asked_for_its_exact_sizes_once() {
     let mut state = ready();
     update(&mut state, surveyed(vec![entry("here")], vec![offer("owner/a")]));
-    assert!(models(&mut state, ModelsMsg::Open("/models/here".into())).is_empty(), "it is here: nobody is asked");
+    let here = models(&mut state, ModelsMsg::Open("/models/here".into()));
+    assert_eq!(here, [Effect::ReadMachine], "it is here: nobody is asked");
     let open = |state: &mut State| models(state, ModelsMsg::Open("owner/a".into()));
-    assert_eq!(open(&mut state), [Effect::PreviewModel("owner/a".into())]);
-    assert!(open(&mut state).is_empty() && state.models.open.is_none(), "a second click closes it");
+    assert_eq!(open(&mut state), [Effect::PreviewModel("owner/a".into()), Effect::ReadMachine]);
+    assert!(
+        open(&mut state).is_empty() && state.models.open.is_none(),
+        "a second click closes it"
+    );
     let listed = Listed {
         offer: Offer {
             bytes: 123,
@@ -211,7 +235,7 @@ fn an_offer_that_is_opened_is_asked_for_its_exact_sizes_once() {
         found: Ok(Box::new(listed)),
     };
     update(&mut state, answer.into());
-    assert!(open(&mut state).is_empty(), "it is known");
+    assert_eq!(open(&mut state), [Effect::ReadMachine], "it is known");
     assert_eq!(state.models.known(&offer("owner/a")).bytes, 123);
     let answer = HubMsg::Previewed {
         id: "owner/b".into(),
@@ -251,7 +275,10 @@ fn options_of_a_row_are_those_of_its_load_alone() {
 #[test]
 fn stops_of_the_slider() {
     let fit = sized(FitLevel::Well);
-    assert_eq!((fit.near(20_000).context, fit.near(8192).context, fit.near(1).context), (16_384, 8192, 8192));
+    assert_eq!(
+        (fit.near(20_000).context, fit.near(8192).context, fit.near(1).context),
+        (16_384, 8192, 8192)
+    );
     assert_eq!((fit.most(), fit.limit()), (Some(32_768), Some(24_576)));
     assert_eq!(fit.near(24_576).total(), 4_000_000_000);
     assert_eq!(Fit::default().limit(), None);
@@ -268,7 +295,13 @@ fn a_model_that_is_too_big_is_loaded_only_on_purpose() {
     assert!(matches!(state.models.question, Some(Question::Load(..))) && state.models.loading.is_none());
     models(&mut state, ModelsMsg::Dismiss);
     assert!(state.models.question.is_none());
-    let effects = models(&mut state, ModelsMsg::LoadAnyway { entry: big, decoding: None });
+    let effects = models(
+        &mut state,
+        ModelsMsg::LoadAnyway {
+            entry: big,
+            decoding: None,
+        },
+    );
     assert!(matches!(effects.first(), Some(Effect::Load { .. })));
 }
 
@@ -281,7 +314,10 @@ fn deletion_asks_and_spares_the_loaded_model() {
     let effects = update(&mut state, ShelfMsg::Delete("/models/old".into()).into());
     let removes = |effects: &[Effect]| effects.iter().any(|effect| matches!(effect, Effect::Remove { .. }));
     assert!(removes(&effects) && state.models.question.is_none());
-    assert!(!removes(&update(&mut state, ShelfMsg::Delete("/models/starter".into()).into())), "it is loaded");
+    assert!(
+        !removes(&update(&mut state, ShelfMsg::Delete("/models/starter".into()).into())),
+        "it is loaded"
+    );
     let done = ShelfMsg::Deleted {
         name: "old".into(),
         result: Ok(5),
@@ -294,10 +330,22 @@ fn a_check_of_files_ends_in_a_word_about_them() {
     let mut state = ready();
     update(&mut state, surveyed(vec![entry("old")], Vec::new()));
     let path = PathBuf::from("/models/old");
-    assert_eq!(update(&mut state, ShelfMsg::Verify(path.clone()).into()), [Effect::Verify(path.clone())]);
-    assert!(update(&mut state, ShelfMsg::Verify(path.clone()).into()).is_empty(), "one at a time");
+    assert_eq!(
+        update(&mut state, ShelfMsg::Verify(path.clone()).into()),
+        [Effect::Verify(path.clone())]
+    );
+    assert!(
+        update(&mut state, ShelfMsg::Verify(path.clone()).into()).is_empty(),
+        "one at a time"
+    );
     assert_eq!(update(&mut state, ShelfMsg::CancelVerify.into()), [Effect::CancelVerify]);
-    let ended = |result| ShelfMsg::Verified { path: "/models/old".into(), result }.into();
+    let ended = |result| {
+        ShelfMsg::Verified {
+            path: "/models/old".into(),
+            result,
+        }
+        .into()
+    };
     update(&mut state, ended(Err(FetchError::Cancelled)));
     assert!(state.models.shelf.checking.is_none() && state.models.shelf.checked.is_empty());
     update(&mut state, ShelfMsg::Verify(path.clone()).into());
@@ -331,6 +379,22 @@ fn what_a_model_did_here_is_remembered() {
     assert!(id > 0);
     let short = state.models.shelf.known.0[&PathBuf::from("/models/starter")];
     assert_eq!(short.rate, None, "a reply of a few tokens has no rate worth keeping");
+}
+
+#[test]
+fn room_counts_what_the_loaded_model_would_give_back() {
+    let mut state = ready();
+    assert_eq!(state.room_now(), None);
+    let reading = dspark_window::bridge::Reading {
+        available: 70,
+        total: 100,
+        ..dspark_window::bridge::Reading::default()
+    };
+    update(&mut state, dspark_window::state::MachineMsg::Read(reading).into());
+    let mut shot = (*state.engine).clone();
+    shot.memory.active = 20;
+    update(&mut state, Msg::Snapshot(Arc::new(shot)));
+    assert_eq!(state.room_now(), Some(90));
 }
 
 /// What MLX holds right after a load, not what comes beside it later.

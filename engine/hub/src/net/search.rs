@@ -7,7 +7,15 @@ use serde_json::Value;
 
 /// Rows of each of the two questions.
 const PAGE: usize = 30;
-const FIELDS: [&str; 7] = ["config", "safetensors", "gated", "downloads", "tags", "library_name", "lastModified"];
+const FIELDS: [&str; 7] = [
+    "config",
+    "safetensors",
+    "gated",
+    "downloads",
+    "tags",
+    "library_name",
+    "lastModified",
+];
 
 /// A repository, as the hub lists it. What the hub leaves out is not known, and not guessed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -53,7 +61,11 @@ impl Found {
         repo.parse::<super::RepoId>().ok()?;
         let config = &row["config"];
         let packed = &config["quantization_config"];
-        let own = if config["quantization"].is_object() { &config["quantization"] } else { packed };
+        let own = if config["quantization"].is_object() {
+            &config["quantization"]
+        } else {
+            packed
+        };
         let tag = |name: &str| row["tags"].as_array().is_some_and(|tags| tags.iter().any(|tag| tag == name));
         Some(Self {
             repo: repo.to_owned(),

@@ -214,8 +214,16 @@ async fn search(State(hub): State<FakeHub>, Query(asked): Query<HashMap<String, 
             return response;
         }
         let words = asked["search"].to_lowercase();
-        let tagged = |row: &&Value| asked.get("filter").is_none_or(|tag| row["tags"].as_array().is_some_and(|tags| tags.iter().any(|one| one == tag)));
-        let named = |row: &&Value| words.split_whitespace().all(|word| row["id"].as_str().unwrap().to_lowercase().contains(word));
+        let tagged = |row: &&Value| {
+            asked
+                .get("filter")
+                .is_none_or(|tag| row["tags"].as_array().is_some_and(|tags| tags.iter().any(|one| one == tag)))
+        };
+        let named = |row: &&Value| {
+            words
+                .split_whitespace()
+                .all(|word| row["id"].as_str().unwrap().to_lowercase().contains(word))
+        };
         let rows: Vec<&Value> = repo.found.iter().filter(named).filter(tagged).collect();
         axum::Json(rows).into_response()
     })

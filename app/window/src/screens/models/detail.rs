@@ -2,13 +2,11 @@
 
 use super::{line::Line, rows};
 use crate::{
-    bridge::{Drafter, FitAt, FitLevel, Part},
+    bridge::{Drafter, FitAt, FitLevel, Offer, Part},
     shell::text::{bytes, count},
     state::{HubMsg, ModelsMsg, Msg, Preview, State},
 };
-use dspark_look::{
-    Button, Density, Icon, MemoryPart, Slider, Theme, Type, busy_ring, memory_bar, memory_legend, runs, tip,
-};
+use dspark_look::{Button, Density, Icon, MemoryPart, Slider, Theme, Type, busy_ring, memory_bar, memory_legend, runs, tip};
 use egui::{Align, Color32, Frame, Layout, Margin, Rect, Ui, UiBuilder, vec2};
 
 /// Of the budget: up to here a model sits well, and up to here it fits. Source: `spec/fit-and-roofline.md` §4.2.
@@ -26,15 +24,62 @@ pub(super) fn show(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<Ms
     Frame::new().fill(theme.expanded).inner_margin(margin).show(ui, |ui| {
         ui.set_width(ui.available_width());
         ui.spacing_mut().item_spacing = vec2(8.0, 0.0);
+        if let Some(problem) = line.problem {
+            return broken(ui, state, line, problem, out);
+        }
         let at = line.fit.near(context(state, line));
         if Density::of(ui.ctx()) == Density::Narrow {
-            sum(ui, line, at);
+            sum(ui, state, line, at);
             ui.add_space(16.0);
             choose(ui, state, line, at, out);
         } else {
-            beside(ui, |ui, second| if second { choose(ui, state, line, at, out) } else { sum(ui, line, at) });
+            beside(ui, |ui, second| {
+                if second {
+                    choose(ui, state, line, at, out)
+                } else {
+                    sum(ui, state, line, at)
+                }
+            });
         }
     });
+}
+
+/// What is wrong with a folder, and what can be done about it.
+fn broken(ui: &mut Ui, state: &State, line: &Line<'_>, problem: &str, out: &mut Vec<Msg>) {
+    let theme = Theme::of(ui);
+    ui.label(Type::PANEL.rich("It cannot be loaded", theme.t1));
+    ui.add_space(4.0);
+    ui.add(egui::Label::new(Type::NOTE.rich(problem, theme.t2)).wrap());
+    path(ui, line);
+    ui.add_space(12.0);
+    ui.horizontal_wrapped(|ui| {
+        let models = &state.models;
+        let busy = models.fetching.as_ref().is_some_and(|fetching| fetching.id == line.name);
+        if line.name.contains('/') && line.removal_is_ours() {
+            let label = format!("Download {} again", line.name);
+            let button = Button::primary("Download again")
+                .icon(Icon::DownloadSimple)
+                .enabled(!busy)
+                .label(&label);
+            if ui.add(button).clicked() {
+                let offer = Offer {
+                    id: line.name.to_owned(),
+                    name: crate::state::short(line.name).to_owned(),
+                    ..Offer::default()
+                };
+                out.push(Msg::Models(ModelsMsg::Fetch(offer)));
+            }
+        }
+        rows::files(ui, state, line, out);
+    });
+}
+
+fn path(ui: &mut Ui, line: &Line<'_>) {
+    if let Some(path) = line.path() {
+        ui.add_space(8.0);
+        let shown = dspark_look::middle_ellipsis(ui, Type::SMALL, &path.display().to_string(), ui.available_width());
+        ui.label(Type::SMALL.rich(shown, Theme::of(ui).t3));
+    }
 }
 
 /// Two columns as high as the higher one.
@@ -46,7 +91,12 @@ fn beside(ui: &mut Ui, mut add: impl FnMut(&mut Ui, bool)) {
     let mut bottom = top.y;
     for (second, x, width) in [(false, top.x, first), (true, top.x + first + GAP, width - GAP - first)] {
         let place = Rect::from_min_size(egui::pos2(x, top.y), vec2(width, 0.0));
-        let mut child = ui.new_child(UiBuilder::new().max_rect(place).id_salt(second).layout(Layout::top_down(Align::Min)));
+        let mut child = ui.new_child(
+            UiBuilder::new()
+                .max_rect(place)
+                .id_salt(second)
+                .layout(Layout::top_down(Align::Min)),
+        );
         child.set_width(width);
         add(&mut child, second);
         bottom = bottom.max(child.min_rect().bottom());
@@ -64,7 +114,7 @@ pub(super) fn context(state: &State, line: &Line<'_>) -> u64 {
 }
 
 /// `Memory at 128k context`, the bar, and its parts.
-fn sum(ui: &mut Ui, line: &Line<'_>, at: &FitAt) {
+fn sum(ui: &mut Ui, state: &State, line: &Line<'_>, at: &FitAt) {
     let theme = Theme::of(ui);
     let width = ui.available_width();
     let (total, budget) = (at.total(), line.fit.budget);
@@ -77,7 +127,10 @@ fn sum(ui: &mut Ui, line: &Line<'_>, at: &FitAt) {
         dspark_look::from_right(ui, |ui| {
             let part = format!(" of {}, {:.0}%", bytes(budget), 100.0 * total as f64 / budget as f64);
             let sum = bytes(total);
-            ui.label(runs(&[(sum.as_str(), Type::PANEL, theme.t1), (part.as_str(), Type::BASE, theme.t2)]));
+            ui.label(runs(&[
+                (sum.as_str(), Type::PANEL, theme.t1),
+                (part.as_str(), Type::BASE, theme.t2),
+            ]));
         });
     });
     ui.add_space(10.0);
@@ -96,7 +149,11 @@ fn sum(ui: &mut Ui, line: &Line<'_>, at: &FitAt) {
         .collect();
     let all = budget as f64 / 1e9;
     let bar = memory_bar(ui, &parts, &[(WELL * all, "Fits well"), (FITS * all, "Fits")], all, width);
-    let words: Vec<String> = at.parts.iter().map(|(part, _)| format!("{}: {}", part.label(), part.definition())).collect();
+    let words: Vec<String> = at
+        .parts
+        .iter()
+        .map(|(part, _)| format!("{}: {}", part.label(), part.definition()))
+        .collect();
     tip(bar, "What the sum is made of", &words.join(" "));
     ui.add_space(10.0);
     memory_legend(ui, &parts, width);
@@ -111,16 +168,21 @@ fn sum(ui: &mut Ui, line: &Line<'_>, at: &FitAt) {
         ui.add_space(8.0);
         ui.add(egui::Label::new(Type::SMALL.rich(note, theme.t3)).wrap());
     }
+    if let Some(room) = state.room_now().filter(|room| total > *room && total <= budget) {
+        ui.add_space(8.0);
+        let words = format!("It fits this machine, but not beside what is open now: {} are free.", bytes(room));
+        ui.add(egui::Label::new(Type::SMALL.rich(words, theme.warn)).wrap());
+    }
     if !drafter_note.is_empty() {
         ui.add_space(8.0);
-        let state = if matches!(line.drafter, Drafter::Here(_)) { "here" } else { "comes with the download" };
+        let state = if matches!(line.drafter, Drafter::Here(_)) {
+            "here"
+        } else {
+            "comes with the download"
+        };
         ui.add(egui::Label::new(Type::SMALL.rich(format!("Drafter: {drafter_note}, {state}"), theme.t3)).truncate());
     }
-    if let Some(path) = line.path() {
-        ui.add_space(4.0);
-        let shown = dspark_look::middle_ellipsis(ui, Type::SMALL, &path.display().to_string(), width);
-        ui.label(Type::SMALL.rich(shown, theme.t3));
-    }
+    path(ui, line);
 }
 
 /// Grey for what is fixed, blue for what the slider moves.
@@ -138,7 +200,11 @@ fn color(theme: &Theme, part: Part) -> Color32 {
 
 /// `128k`, `40k`, `512`.
 pub(super) fn window(tokens: u64) -> String {
-    if tokens >= 1024 { format!("{}k", tokens / 1024) } else { tokens.to_string() }
+    if tokens >= 1024 {
+        format!("{}k", tokens / 1024)
+    } else {
+        tokens.to_string()
+    }
 }
 
 fn choose(ui: &mut Ui, state: &State, line: &Line<'_>, at: &FitAt, out: &mut Vec<Msg>) {
@@ -172,7 +238,11 @@ fn slider(ui: &mut Ui, line: &Line<'_>, at: &FitAt, width: f32, out: &mut Vec<Ms
     let limit = fit.limit().unwrap_or(most);
     ui.allocate_ui_with_layout(vec2(width, 20.0), Layout::left_to_right(Align::Center), |ui| {
         let title = ui.label(Type::PANEL.rich("Context window", theme.t1));
-        tip(title, "Context window", "the most tokens that prompt and reply may have together. Memory for it is taken as it is used.");
+        tip(
+            title,
+            "Context window",
+            "the most tokens that prompt and reply may have together. Memory for it is taken as it is used.",
+        );
         dspark_look::from_right(ui, |ui| {
             ui.label(Type::BASE.rich(format!("{} tokens", count(at.context as usize)), theme.t2));
         });
@@ -192,7 +262,7 @@ fn slider(ui: &mut Ui, line: &Line<'_>, at: &FitAt, width: f32, out: &mut Vec<Ms
     }
     let words = match line.entry {
         Some(_) => "A load from here serves this window.",
-        None => "For the sum. Once it is here, a load can be held to this window.",
+        None => "An estimate until it is here; a load then serves the window that is chosen.",
     };
     ui.add_space(4.0);
     ui.add(egui::Label::new(Type::SMALL.rich(words, theme.t3)).wrap());
@@ -238,7 +308,10 @@ fn asking(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<Msg>) {
                     if ui.add(Button::secondary("Ask again").small()).clicked() {
                         out.push(HubMsg::Preview(line.key.clone()).into());
                     }
-                } else if ui.add(Button::secondary("Open its page").small().icon(Icon::ArrowSquareOut)).clicked() {
+                } else if ui
+                    .add(Button::secondary("Open its page").small().icon(Icon::ArrowSquareOut))
+                    .clicked()
+                {
                     out.push(Msg::Open(trouble.page.clone()));
                 }
             });
@@ -252,7 +325,7 @@ fn asking(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<Msg>) {
 fn buttons(ui: &mut Ui, state: &State, line: &Line<'_>, at: &FitAt, out: &mut Vec<Msg>) {
     let models = &state.models;
     if let Some(entry) = line.entry {
-        let loaded = state.engine.model.as_ref().is_some_and(|model| model.path == entry.path);
+        let loaded = line.is_loaded(state);
         let idle = entry.problem.is_none() && models.loading.is_none();
         let words = match (loaded, line.fit.most()) {
             (true, _) => "Load again".to_owned(),
@@ -294,7 +367,10 @@ fn buttons(ui: &mut Ui, state: &State, line: &Line<'_>, at: &FitAt, out: &mut Ve
     };
     let label = format!("{words}: {}", line.name);
     let enabled = !under_way && !waits && line.fit.level() != FitLevel::TooBig;
-    if ui.add(Button::primary(&words).icon(Icon::DownloadSimple).enabled(enabled).label(&label)).clicked() {
+    if ui
+        .add(Button::primary(&words).icon(Icon::DownloadSimple).enabled(enabled).label(&label))
+        .clicked()
+    {
         out.push(Msg::Models(ModelsMsg::Fetch(offer.clone())));
     }
 }

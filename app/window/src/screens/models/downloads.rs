@@ -23,7 +23,8 @@ pub(super) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         .flat_map(|survey| &survey.leftovers)
         .filter(|left| !known(&left.id))
         .collect();
-    if models.fetching.is_none() && downloads.queue.is_empty() && downloads.held.is_empty() && downloads.done.is_empty() && left.is_empty() {
+    if models.fetching.is_none() && downloads.queue.is_empty() && downloads.held.is_empty() && downloads.done.is_empty() && left.is_empty()
+    {
         let line = "What you get from the hub is shown here, with how far it is.";
         if empty_card(ui, 180.0, Icon::DownloadSimple, "No downloads", line, "See what is recommended") {
             out.push(Msg::Models(ModelsMsg::Tab(ModelsTab::Recommended)));
@@ -34,7 +35,11 @@ pub(super) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         running(ui, fetching, out);
     }
     for offer in &downloads.queue {
-        let size = if offer.bytes > 0 { format!("waiting, {}", bytes(offer.bytes)) } else { "waiting".into() };
+        let size = if offer.bytes > 0 {
+            format!("waiting, {}", bytes(offer.bytes))
+        } else {
+            "waiting".into()
+        };
         task(ui, &offer.name, &size, |ui| {
             small(ui, "Drop", &offer.name, None, DownloadMsg::Drop(offer.id.clone()).into(), out);
         });
@@ -77,7 +82,11 @@ fn heading(ui: &mut Ui, text: &str, some: bool) {
 }
 
 fn running(ui: &mut Ui, fetching: &Fetching, out: &mut Vec<Msg>) {
-    let detail = if fetching.cancelled { "Stopping".into() } else { fetching_words(fetching) };
+    let detail = if fetching.cancelled {
+        "Stopping".into()
+    } else {
+        fetching_words(fetching)
+    };
     let progress = Progress {
         name: &fetching.name,
         detail: &detail,
@@ -128,7 +137,7 @@ fn small(ui: &mut Ui, words: &str, name: &str, icon: Option<Icon>, message: Msg,
 fn stopped(ui: &mut Ui, held: &Held, out: &mut Vec<Msg>) {
     let (name, id) = (&held.offer.name, &held.offer.id);
     let here = match (held.progress.done, held.progress.total) {
-        (0, 0) => "nothing has come yet".to_owned(),
+        (0, _) => "nothing has come yet".to_owned(),
         (done, 0) => format!("{} here", bytes(done)),
         (done, total) => format!("{} of {} here", bytes(done), bytes(total)),
     };
@@ -166,7 +175,9 @@ fn stopped(ui: &mut Ui, held: &Held, out: &mut Vec<Msg>) {
 
 fn lower(text: &str) -> String {
     let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 /// What the one button of a failed download does.
@@ -190,7 +201,14 @@ fn delete(ui: &mut Ui, id: &str, name: &str, bytes: u64, total: u64, out: &mut V
         bytes,
         total,
     };
-    small(ui, "Delete", name, Some(Icon::Trash), Msg::Models(ModelsMsg::Ask(Question::Discard(left))), out);
+    small(
+        ui,
+        "Delete",
+        name,
+        Some(Icon::Trash),
+        Msg::Models(ModelsMsg::Ask(Question::Discard(left))),
+        out,
+    );
 }
 
 fn leftover(ui: &mut Ui, left: &Leftover, out: &mut Vec<Msg>) {
@@ -200,14 +218,25 @@ fn leftover(ui: &mut Ui, left: &Leftover, out: &mut Vec<Msg>) {
     };
     task(ui, short(&left.id), &format!("{detail}, {}", left.id), |ui| {
         delete(ui, &left.id, short(&left.id), left.bytes, left.total, out);
-        small(ui, "Resume", short(&left.id), Some(Icon::Play), DownloadMsg::Resume(left.id.clone()).into(), out);
+        small(
+            ui,
+            "Resume",
+            short(&left.id),
+            Some(Icon::Play),
+            DownloadMsg::Resume(left.id.clone()).into(),
+            out,
+        );
     });
 }
 
 /// What lies on the disk, and how much more may.
 fn room(ui: &mut Ui, state: &State) {
-    let Some(disk) = state.models.survey.as_ref().map(|survey| survey.disk) else { return };
-    let free = disk.free.map_or_else(String::new, |free| format!(", {} free on the disk", bytes(free)));
+    let Some(disk) = state.models.survey.as_ref().map(|survey| survey.disk) else {
+        return;
+    };
+    let free = disk
+        .free
+        .map_or_else(String::new, |free| format!(", {} free on the disk", bytes(free)));
     ui.add_space(12.0);
     let words = format!("{} of models were brought by this program{free}.", bytes(disk.ours));
     ui.add(Label::new(Type::SMALL.rich(words, Theme::of(ui).t3)).wrap());

@@ -18,7 +18,14 @@ pub(super) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     field(ui, state, out);
     ui.add_space(14.0);
     if hub.busy {
-        if empty_card(ui, 160.0, Icon::GlobeSimple, "Asking the hub", &format!("for “{}”", hub.asked), "Cancel") {
+        if empty_card(
+            ui,
+            160.0,
+            Icon::GlobeSimple,
+            "Asking the hub",
+            &format!("for “{}”", hub.asked),
+            "Cancel",
+        ) {
             out.push(HubMsg::Cancel.into());
         }
         return;
@@ -52,6 +59,7 @@ fn field(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         );
         let entered = response.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
         let ready = !query.trim().is_empty() && !hub.busy;
+        ui.add_space(8.0);
         let search = ui.add(Button::secondary("Search").enabled(ready)).clicked();
         if query != hub.query {
             out.push(HubMsg::Query(query).into());
@@ -66,7 +74,11 @@ fn field(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
             let cannot = found.iter().filter(|row| row.problem.is_some()).count();
             if cannot > 0 {
                 dspark_look::from_right(ui, |ui| {
-                    let words = if hub.all { "Only what runs here".to_owned() } else { format!("Show {cannot} that cannot run") };
+                    let words = if hub.all {
+                        "Only what runs here".to_owned()
+                    } else {
+                        format!("Show {cannot} that cannot run")
+                    };
                     if ui.add(Button::quiet(&words).icon(Icon::FunnelSimple)).clicked() {
                         out.push(HubMsg::All(!hub.all).into());
                     }
@@ -121,9 +133,16 @@ pub(super) fn words(trouble: &Trouble) -> (&'static str, &'static str) {
 fn results(ui: &mut Ui, state: &State, found: &[Listed], out: &mut Vec<Msg>) {
     let theme = Theme::of(ui);
     let runs: Vec<_> = lines(state, found, false);
-    let cannot: Vec<_> = if state.models.hub.all { lines(state, found, true) } else { Vec::new() };
+    let cannot: Vec<_> = if state.models.hub.all {
+        lines(state, found, true)
+    } else {
+        Vec::new()
+    };
     if runs.is_empty() && cannot.is_empty() {
-        let line = format!("The hub has no model with “{}” in its name that could be told apart here.", state.models.hub.asked);
+        let line = format!(
+            "The hub has no model with “{}” in its name that could be told apart here.",
+            state.models.hub.asked
+        );
         empty_card(ui, 160.0, Icon::Cube, "Nothing found", &line, "");
         return;
     }
@@ -137,7 +156,7 @@ fn results(ui: &mut Ui, state: &State, found: &[Listed], out: &mut Vec<Msg>) {
         table(ui, state, &[Column::Download, Column::Popular], &cannot, out);
     }
     ui.add_space(12.0);
-    let words = "Sizes are the hub's. The verdict counts the context once a row is opened, or the model is known.";
+    let words = "Sizes are the hub’s. The verdict counts the context once a row is opened, or the model is known.";
     ui.add(Label::new(Type::SMALL.rich(words, theme.t3)).wrap());
 }
 

@@ -111,6 +111,21 @@ impl<'a> Line<'a> {
         state.models.open.as_ref().is_some_and(|open| open.key == self.key)
     }
 
+    /// There is something behind it: a sum, or files that something can be done about.
+    pub(super) fn can_open(&self) -> bool {
+        self.problem.is_none() || self.entry.is_some()
+    }
+
+    /// This program brought it.
+    pub(super) fn removal_is_ours(&self) -> bool {
+        self.entry.is_some_and(|entry| matches!(entry.removal, Some(Ok(_))))
+    }
+
+    pub(super) fn is_loaded(&self, state: &State) -> bool {
+        self.path()
+            .is_some_and(|path| state.engine.model.as_ref().is_some_and(|model| model.path == path))
+    }
+
     pub(super) fn path(&self) -> Option<&'a Path> {
         self.entry.map(|entry| entry.path.as_path())
     }
@@ -123,6 +138,7 @@ impl<'a> Line<'a> {
             (size, false) => bytes(size),
         };
         let below = match (self.entry, self.drafter) {
+            _ if self.problem.is_some() && self.entry.is_none() => String::new(),
             (Some(_), _) => "on disk".into(),
             (None, Drafter::Missing(_, Some(more))) => format!("+ {} drafter", bytes(*more)),
             (None, Drafter::Missing(_, None)) => "+ drafter".into(),

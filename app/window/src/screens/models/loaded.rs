@@ -54,6 +54,8 @@ pub(super) struct Compared {
     name: &'static str,
     estimate: Option<u64>,
     measured: Option<u64>,
+    /// The two are of the same moment: their difference means something.
+    same: bool,
     explain: &'static str,
 }
 
@@ -61,10 +63,18 @@ impl Compared {
     /// `estimate 9.5 GB, measured 9.6 GB (+1%)`.
     fn words(&self) -> String {
         match (self.estimate, self.measured) {
+            (Some(estimate), Some(measured)) if !self.same => {
+                format!("estimate {}, measured so far {}", bytes(estimate), bytes(measured))
+            }
             (Some(estimate), Some(measured)) if estimate > 0 => {
                 let off = 100.0 * (measured as f64 / estimate as f64 - 1.0);
                 let sign = if off < 0.0 { '−' } else { '+' };
-                format!("estimate {}, measured {} ({sign}{:.0}%)", bytes(estimate), bytes(measured), off.abs())
+                format!(
+                    "estimate {}, measured {} ({sign}{:.0}%)",
+                    bytes(estimate),
+                    bytes(measured),
+                    off.abs()
+                )
             }
             (Some(estimate), None) => format!("estimate {}, not measured yet", bytes(estimate)),
             (_, Some(measured)) => format!("measured {}", bytes(measured)),
@@ -76,12 +86,19 @@ impl Compared {
 /// What the verdict of this model assumed, and what came of it.
 fn compare(state: &State, model: &ModelInfo) -> [Compared; 2] {
     let survey = state.models.survey.as_ref();
-    let entry = survey.and_then(|survey| survey.entry(&model.path)).filter(|entry| !entry.fit.at.parts.is_empty());
+    let entry = survey
+        .and_then(|survey| survey.entry(&model.path))
+        .filter(|entry| !entry.fit.at.parts.is_empty());
     let drafts = state.engine.speculation.as_ref().is_some_and(|known| known.drafter.is_some());
     let resident = |at: &FitAt| at.part(Part::Weights) + if drafts { at.part(Part::Drafter) } else { 0 };
     let whole = |at: &FitAt| {
         // Not of MLX, and not of this load.
-        let left_out = at.part(Part::App) + if drafts { 0 } else { at.part(Part::Drafter) + at.part(Part::DrafterContext) };
+        let left_out = at.part(Part::App)
+            + if drafts {
+                0
+            } else {
+                at.part(Part::Drafter) + at.part(Part::DrafterContext)
+            };
         at.total() - left_out
     };
     let measured = state.models.shelf.resident.as_ref().filter(|known| known.path == model.path);
@@ -91,12 +108,14 @@ fn compare(state: &State, model: &ModelInfo) -> [Compared; 2] {
             name: "Memory after loading",
             estimate: entry.map(|entry| resident(&entry.fit.at)),
             measured: measured.map(|known| known.bytes),
+            same: true,
             explain: "weights and drafter: what the verdict counted, and what MLX held when the model had just been loaded.",
         },
         Compared {
-            name: "Memory at its fullest",
+            name: "Memory with a full context",
             estimate: entry.map(|entry| whole(entry.fit.near(model.context_window as u64))),
             measured: Some(peak).filter(|peak| *peak > 0),
+            same: false,
             explain: "the estimate is for a context window filled to its end; measured is the most that MLX has held so far.",
         },
     ]
@@ -135,6 +154,7 @@ mod tests {
                 name: "",
                 estimate,
                 measured,
+                same: true,
                 explain: "",
             }
             .words()
@@ -143,7 +163,10 @@ mod tests {
             words(Some(10_000_000_000), Some(10_100_000_000)),
             "estimate 10.0 GB, measured 10.1 GB (+1%)"
         );
-        assert_eq!(words(Some(200_000_000), Some(150_000_000)), "estimate 200 MB, measured 150 MB (−25%)");
+        assert_eq!(
+            words(Some(200_000_000), Some(150_000_000)),
+            "estimate 200 MB, measured 150 MB (−25%)"
+        );
         assert_eq!(words(None, Some(5_000_000)), "measured 5 MB");
         assert_eq!(words(Some(5_000_000), None), "estimate 5 MB, not measured yet");
         assert_eq!(words(None, None), "not known");

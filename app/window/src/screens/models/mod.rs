@@ -23,33 +23,36 @@ use rows::{Column, table};
 
 pub fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let tab = state.models.tab;
-    ScrollArea::vertical().id_salt(("models", tab)).auto_shrink([false, false]).show(ui, |ui| {
-        column(ui, 1000.0, 24.0, |ui| {
-            ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
-            ui.add_space(16.0);
-            match tab {
-                ModelsTab::Recommended => {
-                    top(ui, state, true, out);
-                    under_way(ui, state, out);
-                    recommended(ui, state, out);
+    ScrollArea::vertical()
+        .id_salt(("models", tab))
+        .auto_shrink([false, false])
+        .show(ui, |ui| {
+            column(ui, 1000.0, 24.0, |ui| {
+                ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
+                ui.add_space(16.0);
+                match tab {
+                    ModelsTab::Recommended => {
+                        top(ui, state, true, out);
+                        under_way(ui, state, out);
+                        recommended(ui, state, out);
+                    }
+                    ModelsTab::Here => {
+                        top(ui, state, false, out);
+                        under_way(ui, state, out);
+                        here(ui, state, out);
+                    }
+                    ModelsTab::Search => {
+                        under_way(ui, state, out);
+                        hub::show(ui, state, out);
+                    }
+                    ModelsTab::Downloads => {
+                        loading(ui, state, out);
+                        downloads::show(ui, state, out);
+                    }
                 }
-                ModelsTab::Here => {
-                    top(ui, state, false, out);
-                    under_way(ui, state, out);
-                    here(ui, state, out);
-                }
-                ModelsTab::Search => {
-                    under_way(ui, state, out);
-                    hub::show(ui, state, out);
-                }
-                ModelsTab::Downloads => {
-                    loading(ui, state, out);
-                    downloads::show(ui, state, out);
-                }
-            }
-            ui.add_space(24.0);
+                ui.add_space(24.0);
+            });
         });
-    });
     sheet::show(ui.ctx(), state, out);
     questions(ui.ctx(), state, out);
 }
@@ -57,10 +60,18 @@ pub fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
 /// The parts of the screen, in the header. A list where they do not fit beside each other.
 pub(crate) fn choose_tab(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let mut tab = state.models.tab;
-    let here = if cfg!(target_os = "macos") { "On this Mac" } else { "On this machine" };
+    let here = if cfg!(target_os = "macos") {
+        "On this Mac"
+    } else {
+        "On this machine"
+    };
     let downloads = &state.models.downloads;
     let busy = usize::from(state.models.fetching.is_some()) + downloads.queue.len();
-    let arriving = if busy > 0 { format!("Downloads ({busy})") } else { "Downloads".into() };
+    let arriving = if busy > 0 {
+        format!("Downloads ({busy})")
+    } else {
+        "Downloads".into()
+    };
     let choices = [
         (ModelsTab::Recommended, "Recommended"),
         (ModelsTab::Here, here),
@@ -68,7 +79,10 @@ pub(crate) fn choose_tab(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         (ModelsTab::Downloads, arriving.as_str()),
     ];
     let theme = Theme::of(ui);
-    let wanted: f32 = choices.iter().map(|(_, words)| Type::CONTROL.galley(ui, *words, theme.t1).size().x + 26.0).sum();
+    let wanted: f32 = choices
+        .iter()
+        .map(|(_, words)| Type::CONTROL.galley(ui, *words, theme.t1).size().x + 26.0)
+        .sum();
     let changed = if wanted + 8.0 <= ui.available_width() {
         tabs(ui, &mut tab, &choices).changed()
     } else {
@@ -98,14 +112,20 @@ fn top(ui: &mut Ui, state: &State, recommended: bool, out: &mut Vec<Msg>) {
         }
         if recommended {
             let all = state.models.any_size;
-            let fits = if cfg!(target_os = "macos") { "Fits this Mac" } else { "Fits this machine" };
+            let fits = if cfg!(target_os = "macos") {
+                "Fits this Mac"
+            } else {
+                "Fits this machine"
+            };
             let words = if all { "Any size" } else { fits };
             let button = Button::quiet(words).icon(Icon::FunnelSimple).label("Size of the models shown");
             if ui.add(button).clicked() {
                 out.push(Msg::Models(ModelsMsg::AnySize(!all)));
             }
         }
-        let again = Button::quiet("Look again").icon(Icon::ArrowsClockwise).enabled(!state.models.surveying);
+        let again = Button::quiet("Look again")
+            .icon(Icon::ArrowsClockwise)
+            .enabled(!state.models.surveying);
         if !recommended && ui.add(again).clicked() {
             out.push(Msg::Models(ModelsMsg::Survey));
         }
@@ -157,7 +177,11 @@ fn machine(state: &State) -> String {
 
 fn under_way(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     if let Some(fetching) = &state.models.fetching {
-        let detail = if fetching.cancelled { "Stopping".into() } else { fetching_words(fetching) };
+        let detail = if fetching.cancelled {
+            "Stopping".into()
+        } else {
+            fetching_words(fetching)
+        };
         let progress = Progress {
             name: &fetching.name,
             detail: &detail,
@@ -248,7 +272,13 @@ fn recommended(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     if lines.is_empty() {
         return nothing(ui, state, "No known pair has this in its name.", out);
     }
-    table(ui, state, &[Column::Download, Column::Plain, Column::Drafts, Column::Fit], &lines, out);
+    table(
+        ui,
+        state,
+        &[Column::Download, Column::Plain, Column::Drafts, Column::Fit],
+        &lines,
+        out,
+    );
     ui.add_space(12.0);
     let mut words = String::from("Tok/s is the decode rate at short context.");
     if state.bandwidth().is_none() {
@@ -285,13 +315,26 @@ fn here(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         .collect();
     if survey.installed.is_empty() {
         let line = "Own downloads, the Hugging Face cache, LM Studio and your folders were looked through.";
-        if dspark_look::empty_card(ui, 180.0, Icon::Cube, "No model is on this machine", line, "See what is recommended") {
+        if dspark_look::empty_card(
+            ui,
+            180.0,
+            Icon::Cube,
+            "No model is on this machine",
+            line,
+            "See what is recommended",
+        ) {
             out.push(Msg::Models(ModelsMsg::Tab(ModelsTab::Recommended)));
         }
     } else if lines.is_empty() {
         nothing(ui, state, "No model on this machine has this in its name.", out);
     } else {
-        table(ui, state, &[Column::Download, Column::Where, Column::Used, Column::Fit], &lines, out);
+        table(
+            ui,
+            state,
+            &[Column::Download, Column::Where, Column::Used, Column::Fit],
+            &lines,
+            out,
+        );
     }
     ui.add_space(12.0);
     folder(ui, state, out);
@@ -313,9 +356,14 @@ fn folder(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         path_field(ui, state, out);
         ui.horizontal(|ui| {
             let disk = state.models.survey.as_ref().map(|survey| survey.disk).unwrap_or_default();
-            let free = disk.free.map_or_else(String::new, |free| format!(", {} free on the disk", bytes(free)));
+            let free = disk
+                .free
+                .map_or_else(String::new, |free| format!(", {} free on the disk", bytes(free)));
             ui.label(Type::SMALL.rich(format!("{} brought by this program{free}.", bytes(disk.ours)), theme.t3));
-            if ui.add(Button::quiet("Folders that are searched").small().icon(Icon::FolderPlus)).clicked() {
+            if ui
+                .add(Button::quiet("Folders that are searched").small().icon(Icon::FolderPlus))
+                .clicked()
+            {
                 out.push(Msg::Settings(SettingsMsg::Page(SettingsPage::Models)));
                 out.push(Msg::Show(Screen::Settings));
             }
@@ -330,9 +378,17 @@ fn questions(ctx: &Context, state: &State, out: &mut Vec<Msg>) {
     let (answer, yes) = match question {
         Question::Stop => return stop(ctx, state, out),
         Question::Delete(entry) => {
-            let frees = entry.removal.as_ref().and_then(|removal| removal.as_ref().ok()).copied().unwrap_or(0);
+            let frees = entry
+                .removal
+                .as_ref()
+                .and_then(|removal| removal.as_ref().ok())
+                .copied()
+                .unwrap_or(0);
             let place = entry.path.display();
-            let words = format!("{} come free. The files in {place} are gone then; they can be downloaded again.", bytes(frees));
+            let words = format!(
+                "{} come free. The files in {place} are gone then; they can be downloaded again.",
+                bytes(frees)
+            );
             let answer = confirm(ctx, &format!("Delete {}?", entry.name), &words, "Delete", "Keep", true);
             (answer, ShelfMsg::Delete(entry.path.clone()).into())
         }
@@ -348,7 +404,14 @@ fn questions(ctx: &Context, state: &State, out: &mut Vec<Msg>) {
                 "It needs about {needs}, and this machine gives a model {}. It may swap and everything may become slow; whatever is loaded now comes back if it fails.",
                 bytes(entry.fit.budget)
             );
-            let answer = confirm(ctx, &format!("Load {} although it is too big?", entry.name), &words, "Load anyway", "Do not load", true);
+            let answer = confirm(
+                ctx,
+                &format!("Load {} although it is too big?", entry.name),
+                &words,
+                "Load anyway",
+                "Do not load",
+                true,
+            );
             let (entry, decoding) = ((**entry).clone(), decoding.clone());
             (answer, Msg::Models(ModelsMsg::LoadAnyway { entry, decoding }))
         }
@@ -370,7 +433,10 @@ fn stop(ctx: &Context, state: &State, out: &mut Vec<Msg>) {
         let theme = Theme::of(ui);
         ui.spacing_mut().item_spacing.y = 6.0;
         ui.label(Type::HEADING.rich(format!("Stop the download of {}?", fetching.name), theme.t1));
-        let words = format!("{} have come. Kept, the next try goes on from there.", bytes(fetching.progress.done));
+        let words = format!(
+            "{} have come. Kept, the next try goes on from there.",
+            bytes(fetching.progress.done)
+        );
         ui.add(Label::new(Type::BASE.rich(words, theme.t2)).wrap());
         ui.add_space(8.0);
         dspark_look::controls(ui, |ui| {

@@ -1,15 +1,16 @@
 //! Tables of models: their columns, their rows, and the row that is open.
 
-use super::{detail, line::{Line, drafted, plain}};
+use super::{
+    detail,
+    line::{Line, drafted, plain},
+};
 use crate::{
     bridge::{Drafter, FitAt, FitLevel},
     screens::first_run::chip,
     shell::text::bytes,
     state::{ModelsMsg, Msg, Screen, ShelfMsg, State},
 };
-use dspark_look::{
-    Button, Chip, Columns, Density, Icon, TableRow, Theme, Type, card_flush, name_lines, runs, table_head, tip, two_lines,
-};
+use dspark_look::{Button, Chip, Columns, Density, Icon, TableRow, Theme, Type, card_flush, name_lines, runs, table_head, tip, two_lines};
 use egui::{Align, Ui};
 
 /// What a table shows between the name and the button.
@@ -39,7 +40,7 @@ impl Column {
 
     fn width(self) -> f32 {
         match self {
-            Self::Download => 96.0,
+            Self::Download => 112.0,
             Self::Plain => 84.0,
             Self::Drafts => 132.0,
             Self::Where => 140.0,
@@ -57,7 +58,9 @@ pub(super) fn table(ui: &mut Ui, state: &State, shown: &[Column], lines: &[(Line
     let mut widths = vec![None];
     widths.extend(shown.iter().map(|column| Some(column.width())));
     widths.push(Some(88.0));
-    let columns = Columns::new(widths).head_inset(0, 20.0);
+    // Over the names, which stand behind their carets.
+    let inset = if lines.iter().any(|(line, _)| line.can_open()) { 20.0 } else { 0.0 };
+    let columns = Columns::new(widths).head_inset(0, inset);
     card_flush(ui, |ui| {
         let mut heads = vec![("Model", Align::Min)];
         heads.extend(shown.iter().map(|column| column.head()));
@@ -69,24 +72,43 @@ pub(super) fn table(ui: &mut Ui, state: &State, shown: &[Column], lines: &[(Line
     });
 }
 
-fn row(ui: &mut Ui, state: &State, columns: &Columns, shown: &[Column], (line, popular): (&Line<'_>, u64), narrow: bool, out: &mut Vec<Msg>) {
+fn row(
+    ui: &mut Ui,
+    state: &State,
+    columns: &Columns,
+    shown: &[Column],
+    (line, popular): (&Line<'_>, u64),
+    narrow: bool,
+    out: &mut Vec<Msg>,
+) {
     let open = line.is_open(state);
-    let can_open = line.problem.is_none();
+    let can_open = line.can_open();
     let mut row = TableRow::new(ui, columns, line.name, 58.0, open);
     let (size, below) = line.size();
     // What has no column of its own goes under the name.
     let folded = if narrow && line.problem.is_none() {
-        let more = if below == "download" || below == "on disk" { String::new() } else { format!(" {below}") };
+        let more = if below == "download" || below == "on disk" {
+            String::new()
+        } else {
+            format!(" {below}")
+        };
         format!("{size}{more}, {}", line.detail)
     } else {
         line.detail.to_owned()
     };
-    row.cell(ui, Align::Min, |ui| name_lines(ui, line.name, &line.chips, &folded, can_open.then_some(open)));
+    row.cell(ui, Align::Min, |ui| {
+        name_lines(ui, line.name, &line.chips, &folded, can_open.then_some(open))
+    });
     for column in shown {
         let align = column.head().1;
         row.cell(ui, align, |ui| cell(ui, state, *column, line, popular));
     }
-    row.cell(ui, Align::Max, |ui| action(ui, state, line, out));
+    // An open row has its own, larger button.
+    row.cell(ui, Align::Max, |ui| {
+        if !open || line.is_loaded(state) {
+            action(ui, state, line, out);
+        }
+    });
     let response = row.response();
     if response.clicked() && can_open {
         out.push(Msg::Models(ModelsMsg::Open(line.key.clone())));
@@ -111,7 +133,11 @@ fn cell(ui: &mut Ui, state: &State, column: Column, line: &Line<'_>, popular: u6
             let Some(rate) = plain(state, line.pace) else { return };
             let digits = usize::from(rate < 100.0);
             let label = ui.add(egui::Label::new(Type::BASE.rich(format!("{rate:.digits$}"), theme.t2)));
-            let from = if line.pace.estimate { "from parameters and bits, an estimate" } else { "from its files" };
+            let from = if line.pace.estimate {
+                "from parameters and bits, an estimate"
+            } else {
+                "from its files"
+            };
             let words = format!(
                 "tok/s that plain decoding cannot exceed here at a short context: measured bandwidth over {} read for a token, {from}.",
                 bytes(line.pace.active)
@@ -124,7 +150,10 @@ fn cell(ui: &mut Ui, state: &State, column: Column, line: &Line<'_>, popular: u6
                 runs(&[(drafts.figure.as_str(), Type::BASE, theme.t2)])
             } else {
                 let unit = format!(" {}", drafts.unit);
-                runs(&[(drafts.figure.as_str(), Type::CONTROL, theme.t1), (unit.as_str(), Type::BASE, theme.t2)])
+                runs(&[
+                    (drafts.figure.as_str(), Type::CONTROL, theme.t1),
+                    (unit.as_str(), Type::BASE, theme.t2),
+                ])
             };
             let response = two_lines(ui, job, &drafts.basis, Align::Max);
             tip(response, "With drafts", &drafts.explain);
@@ -135,7 +164,10 @@ fn cell(ui: &mut Ui, state: &State, column: Column, line: &Line<'_>, popular: u6
             tip(label, "Folder", &entry.path.display().to_string());
         }
         Column::Used => {
-            let used = line.path().and_then(|path| state.models.shelf.known.0.get(path)).filter(|used| used.at > 0);
+            let used = line
+                .path()
+                .and_then(|path| state.models.shelf.known.0.get(path))
+                .filter(|used| used.at > 0);
             let words = used.map_or_else(|| "not yet".into(), |used| since(state, used.at));
             ui.add(egui::Label::new(Type::SMALL.rich(words, theme.t3)).truncate());
         }
@@ -143,6 +175,7 @@ fn cell(ui: &mut Ui, state: &State, column: Column, line: &Line<'_>, popular: u6
             let label = ui.add(egui::Label::new(Type::BASE.rich(thousands(popular), theme.t2)));
             tip(label, "Downloads", "from the hub in the last month.");
         }
+        Column::Fit if line.is_open(state) => fit(ui, line.fit.near(detail::context(state, line)), line.fit.context_unknown),
         Column::Fit => fit(ui, &line.fit.at, line.fit.context_unknown),
     }
 }
@@ -153,8 +186,16 @@ pub(super) fn fit(ui: &mut Ui, at: &FitAt, unknown: bool) {
     if at.parts.is_empty() {
         return;
     }
-    let sum: Vec<String> = at.parts.iter().map(|(part, size)| format!("{} {}", part.label(), bytes(*size))).collect();
-    let end = if unknown { ". Context is not in it: it is known once the hub has been asked." } else { "" };
+    let sum: Vec<String> = at
+        .parts
+        .iter()
+        .map(|(part, size)| format!("{} {}", part.label(), bytes(*size)))
+        .collect();
+    let end = if unknown {
+        ". Context is not in it: it is known once the hub has been asked."
+    } else {
+        ""
+    };
     let context = format!("at {} tokens", crate::shell::text::count(at.context as usize));
     tip(response, words, &format!("{context}: {}{end}", sum.join(", ")));
 }
@@ -164,10 +205,13 @@ fn action(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<Msg>) {
     let theme = Theme::of(ui);
     let models = &state.models;
     if let Some(entry) = line.entry {
-        let loaded = state.engine.model.as_ref().is_some_and(|model| model.path == entry.path);
-        if loaded {
+        if line.is_loaded(state) {
             let label = format!("Unload {}", entry.name);
-            let button = Button::quiet("Unload").small().flush_right().enabled(!models.unloading).label(&label);
+            let button = Button::quiet("Unload")
+                .small()
+                .flush_right()
+                .enabled(!models.unloading)
+                .label(&label);
             if ui.add(button).clicked() {
                 out.push(Msg::Models(ModelsMsg::Unload));
             }
@@ -182,10 +226,15 @@ fn action(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<Msg>) {
         }
         return;
     }
-    let Some(offer) = line.offer.filter(|_| line.problem.is_none()) else { return };
+    let Some(offer) = line.offer.filter(|_| line.problem.is_none()) else {
+        return;
+    };
     if !line.gate.is_empty() {
         let label = format!("Accept the licence of {}", line.name);
-        if ui.add(Button::secondary("Open").small().icon(Icon::ArrowSquareOut).label(&label)).clicked() {
+        if ui
+            .add(Button::secondary("Open").small().icon(Icon::ArrowSquareOut).label(&label))
+            .clicked()
+        {
             out.push(Msg::Open(line.gate.to_owned()));
         }
     } else if models.fetching.as_ref().is_some_and(|fetching| fetching.id == offer.id) {
@@ -207,20 +256,40 @@ pub(super) fn files(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<M
     let checking = state.models.shelf.checking.as_ref();
     let name = &entry.name;
     let label = format!("Verify {name}");
-    let verify = Button::quiet("Verify").small().icon(Icon::SealCheck).enabled(checking.is_none()).label(&label);
+    let verify = Button::quiet("Verify")
+        .small()
+        .icon(Icon::SealCheck)
+        .enabled(checking.is_none())
+        .label(&label);
     let response = ui.add(verify);
     if response.clicked() {
         out.push(ShelfMsg::Verify(entry.path.clone()).into());
     }
-    tip(response, "Verify", "reads every byte and compares it with what was published, where that is known.");
+    tip(
+        response,
+        "Verify",
+        "reads every byte and compares it with what was published, where that is known.",
+    );
     let label = format!("Reveal {name}");
-    if ui.add(Button::quiet("Reveal").small().icon(Icon::FolderOpen).label(&label)).clicked() {
+    if ui
+        .add(Button::quiet("Reveal").small().icon(Icon::FolderOpen).label(&label))
+        .clicked()
+    {
         out.push(ShelfMsg::Reveal(entry.path.clone()).into());
     }
     match &entry.removal {
         Some(Ok(_)) => {
             let label = format!("Delete {name}");
-            if ui.add(Button::quiet("Delete").small().icon(Icon::Trash).enabled(!state.uses(&entry.path)).label(&label)).clicked() {
+            if ui
+                .add(
+                    Button::quiet("Delete")
+                        .small()
+                        .icon(Icon::Trash)
+                        .enabled(!state.uses(&entry.path))
+                        .label(&label),
+                )
+                .clicked()
+            {
                 out.push(ShelfMsg::AskDelete(entry.clone()).into());
             }
         }
@@ -256,5 +325,8 @@ fn thousands(value: u64) -> String {
 
 /// To the part of the screen where the models on this machine are.
 pub(super) fn show_here() -> Vec<Msg> {
-    vec![Msg::Show(Screen::Models), Msg::Models(ModelsMsg::Tab(crate::state::ModelsTab::Here))]
+    vec![
+        Msg::Show(Screen::Models),
+        Msg::Models(ModelsMsg::Tab(crate::state::ModelsTab::Here)),
+    ]
 }
