@@ -192,7 +192,7 @@ fn offers() -> Vec<Offer> {
             &Shape::plain(2.3, 147_456, 40_960),
         )
     };
-    vec![here, large(), experts, starter, middle, wide, huge]
+    vec![here, starter, large(), experts, middle, wide, huge]
 }
 
 impl Catalog for ScriptedCatalog {

@@ -52,7 +52,7 @@ fn field(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         let mut query = hub.query.clone();
         let width = (ui.available_width() - 320.0).clamp(220.0, 420.0);
         let response = ui.add(
-            TextField::new(&mut query, "Search the hub")
+            TextField::new(&mut query, "Words or repository")
                 .hint("Search, or paste a repository or address")
                 .icon(Icon::MagnifyingGlass)
                 .width(width),

@@ -168,7 +168,11 @@ fn cell(ui: &mut Ui, state: &State, column: Column, line: &Line<'_>, popular: u6
                 .path()
                 .and_then(|path| state.models.shelf.known.0.get(path))
                 .filter(|used| used.at > 0);
-            let words = used.map_or_else(|| "not yet".into(), |used| since(state, used.at));
+            let words = match used {
+                _ if line.is_loaded(state) => "in use".into(),
+                Some(used) => since(state, used.at),
+                None => "not yet".into(),
+            };
             ui.add(egui::Label::new(Type::SMALL.rich(words, theme.t3)).truncate());
         }
         Column::Popular => {
