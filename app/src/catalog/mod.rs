@@ -9,6 +9,7 @@ use crate::{
 use dspark_hub::{Folder, Hub, HubError, Installed, Job, Kind, Source, fit};
 use dspark_protocol::{LoadRequest, MachineInfo, Mode, SpeculationOptions, TreeSetting};
 use dspark_window::bridge::{self, Catalog, Check, Disk, FetchError, FetchProgress, Listed, ModelEntry, Survey, Trouble};
+pub(crate) use rows::needs;
 use rows::{entry, found_row, missing_drafter, offers, previewed};
 use std::{
     path::{Path, PathBuf},

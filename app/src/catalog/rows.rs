@@ -29,11 +29,7 @@ pub(super) fn entry(hub: &Hub, row: &Installed, machine: &fit::Machine) -> Model
     .into_iter()
     .flatten()
     .collect();
-    let spec = drafter_path(hub, row).and_then(|path| Some((inspect(&path).ok()?, Folder::look(&path))));
-    let mut model = fit::Model::from_config(&folder.config, folder.weight_bytes, 16);
-    if let Some((spec, files)) = &spec {
-        with_drafter(&mut model, spec, files);
-    }
+    let model = needs(hub, row);
     let read = machine::footprint(&folder.path).ok();
     let measured = registry::find(&row.repo).map(|row| row.measured.as_slice()).unwrap_or_default();
     ModelEntry {
@@ -93,6 +89,16 @@ pub(super) fn missing_drafter(hub: &Hub, repo: &str) -> Option<String> {
         path: Path::new(repo),
     };
     pairing::pair(hub, target, &Wish::default()).ok()?.missing
+}
+
+/// What an installed model takes, with the drafter that it would be loaded with.
+pub(crate) fn needs(hub: &Hub, row: &Installed) -> fit::Model {
+    let mut model = fit::Model::from_config(&row.folder.config, row.folder.weight_bytes, 16);
+    let drafter = drafter_path(hub, row).and_then(|path| Some((inspect(&path).ok()?, Folder::look(&path))));
+    if let Some((spec, files)) = &drafter {
+        with_drafter(&mut model, spec, files);
+    }
+    model
 }
 
 /// Adds what a drafter takes: its matrices at the bits of a load, and the context that it keeps.

@@ -7,7 +7,7 @@ use super::{
     output::Output,
 };
 use crate::{
-    machine,
+    catalog, machine,
     pairing::{self, Pairing, Wish},
 };
 use comfy_table::{Table, presets::NOTHING};
@@ -86,7 +86,7 @@ pub(super) fn list(hub: &Hub, output: &Output) {
     for row in &installed {
         let verdict = row.folder.state.problem().unwrap_or_else(|| match row.folder.kind {
             Kind::Drafter => "drafter".into(),
-            Kind::Model => judge(row, &machine, CONTEXT).verdict.label(),
+            Kind::Model => judge(hub, row, &machine, CONTEXT).verdict.label(),
         });
         let source = json!(row.source).as_str().unwrap_or_default().to_owned();
         table.add_row([
@@ -125,15 +125,14 @@ fn table(head: &[&str]) -> Table {
     table
 }
 
-fn judge(row: &Installed, machine: &fit::Machine, context: u64) -> fit::Fit {
-    let model = fit::Model::from_config(&row.folder.config, row.folder.weight_bytes, 16);
-    fit::judge(&model, machine, context)
+fn judge(hub: &Hub, row: &Installed, machine: &fit::Machine, context: u64) -> fit::Fit {
+    fit::judge(&catalog::needs(hub, row), machine, context)
 }
 
 fn with_fit(hub: &Hub, row: &Installed, machine: &fit::Machine) -> Value {
     let mut value = json!(row);
     if row.is_usable() && row.folder.kind == Kind::Model {
-        value["fit"] = json!(judge(row, machine, CONTEXT));
+        value["fit"] = json!(judge(hub, row, machine, CONTEXT));
         let pairing = pairing(hub, row);
         let path = pairing.drafter.as_ref().map(|drafter| &drafter.path);
         let kind = pairing.drafter.as_ref().map(|drafter| drafter.kind);
@@ -308,7 +307,7 @@ fn check(hub: &Hub, repo: &str, context: u64, output: &Output) -> Outcome {
         .into_iter()
         .find(|row| row.repo == repo || row.folder.path.as_os_str() == repo);
     let model = if let Some(row) = installed {
-        fit::Model::from_config(&row.folder.config, row.folder.weight_bytes, 16)
+        catalog::needs(hub, &row)
     } else {
         let preview = engine::runtime()?.block_on(engine::with_progress(output, repo, |job| preview(hub, repo, job)))?;
         preview.check_loadable()?;
