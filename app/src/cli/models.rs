@@ -246,10 +246,10 @@ fn search(hub: &Hub, words: &str, all: bool, output: &Output) -> Outcome {
     if found.len() > left_out {
         output.result(&rows.to_string());
     } else {
-        output.note(&format!("The hub has nothing by the name `{words}` that can be loaded."));
+        output.note(format!("The hub has nothing by the name `{words}` that can be loaded."));
     }
     if left_out > 0 {
-        output.note(&format!(
+        output.note(format!(
             "{left_out} that cannot be loaded are left out; `--all` shows them with the reason."
         ));
     }

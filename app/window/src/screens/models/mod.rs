@@ -169,8 +169,15 @@ fn machine(state: &State) -> String {
     if let Some(known) = state.bandwidth() {
         words.push(format!("{:.0} GB/s measured", known.bandwidth.gigabytes_per_second));
     }
-    if state.engine.memory.limit > 0 {
-        words.push(format!("{} for models", bytes(state.engine.memory.limit)));
+    // What verdicts are held against: a machine keeps some of its memory for itself.
+    let survey = state.models.survey.iter();
+    let budget = survey
+        .flat_map(|survey| &survey.offers)
+        .map(|offer| offer.fit.budget)
+        .find(|budget| *budget > 0);
+    let budget = budget.unwrap_or(state.engine.memory.limit);
+    if budget > 0 {
+        words.push(format!("{} for models", bytes(budget)));
     }
     words.join(", ")
 }
