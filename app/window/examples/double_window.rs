@@ -30,7 +30,7 @@ fn open() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         || std::env::temp_dir().join(format!("double-window-{}", std::process::id())),
         PathBuf::from,
     );
-    let scene = scene::Scene::new(&name).ok_or("scenes: play, chat, reply, empty, first-run, first-run-check, first-run-go, first-run-done, models, settings, picker, live, live-parked, live-plain, live-empty, curves, curves-parked, curves-empty, decoding, palette, lab-no-model, machine, machine-empty")?;
+    let scene = scene::Scene::new(&name).ok_or("scenes: play, chat, reply, empty, first-run, first-run-check, first-run-go, first-run-done, models, settings, picker, live, live-parked, live-plain, live-empty, curves, curves-parked, curves-empty, decoding, palette, lab-no-model, machine, machine-empty, race, race-four, race-running, race-earlier, race-empty, benchmark, benchmark-empty")?;
     scene.prepare(&data, value("--theme").as_deref())?;
     let mut options = AppOptions::new(
         scene.engine(),
