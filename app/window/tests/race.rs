@@ -170,7 +170,7 @@ fn a_benchmark_is_measured_and_kept_with_those_of_the_command_line() {
     until(&mut test, "the end", |window| window.state.lab.bench.all.len() == 2);
     test.run_steps(4);
     test.get_by_label("Benchmark of double");
-    for head in ["Decode tok/s", "chat", "code", "copy"] {
+    for head in ["Decode tok/s", "Chat", "Code", "Copy"] {
         test.get_by_role_and_label(Role::ColumnHeader, head);
     }
     test.get_by_label_contains("As in chat: ");

@@ -219,7 +219,7 @@ impl Track {
 
     async fn run(&mut self, race: &Race, prompt: &[u32], model: &str) -> Result<(), Gone> {
         let mut start = json!({
-            "arms": race.arms.iter().map(|arm| arm.name()).collect::<Vec<_>>(),
+            "arms": race.arms.iter().map(Arm::name).collect::<Vec<_>>(),
             "max_tokens": race.max_tokens,
             "model": model,
         });
@@ -389,7 +389,7 @@ mod tests {
             Mode::Dspark,
         )
         .unwrap();
-        let labels: Vec<String> = race.arms.iter().map(|arm| arm.name()).collect();
+        let labels: Vec<String> = race.arms.iter().map(Arm::name).collect();
         assert_eq!(labels, ["baseline", "dspark cap 4 from 0.5", "lookup auto"]);
         assert_eq!((race.max_tokens, race.options.enable_thinking), (9, Some(false)));
         assert_eq!(race.options.reasoning_effort.as_deref(), Some("high"));

@@ -1,6 +1,6 @@
 //! Benchmark: fixed prompts by several ways of decoding, what came of it, and of those before.
 
-use super::{setup, states::centred, words};
+use super::{race::words::sentence, setup, states::centred, words};
 use crate::state::{BenchAs, BenchMsg, Comparing, Extent, LabMsg, LabView, Measuring, Msg, State};
 use dspark_compare::{Arm, Bench, Run};
 use dspark_look::{
@@ -59,11 +59,12 @@ pub(super) fn show(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) 
                 let plain = bench.run(&Arm::plain().name()).map_or(0.0, |plain| plain.decode_tok_s);
                 format!("{} {:.2}×, plain {plain:.1} tok/s", name(state, &run.run), run.speedup)
             });
-            let about = bench
-                .flags
-                .first()
-                .map_or_else(String::new, |flag| format!("not to be quoted, {flag}"));
-            if setup::history_row(ui, &bench.stamp, &best, &about, Arc::ptr_eq(bench, shown)).clicked() {
+            let about = setup::about(&bench.stamp);
+            let line = match bench.flags.first() {
+                Some(flag) => format!("{about} · not to be quoted: {flag}"),
+                None => about,
+            };
+            if setup::history_row(ui, &bench.stamp, &best, &line, Arc::ptr_eq(bench, shown)).clicked() {
                 out.push(BenchMsg::Show(bench.clone()).into());
             }
         }
@@ -172,7 +173,8 @@ fn result(ui: &mut Ui, state: &State, bench: &Bench, against: Option<&Arc<Bench>
         if !narrow {
             labels.push(("A pass", Align::Max));
         }
-        labels.extend(bench.kinds.iter().take(6).map(|kind| (kind.as_str(), Align::Max)));
+        let kinds: Vec<String> = bench.kinds.iter().take(6).map(|kind| sentence(kind)).collect();
+        labels.extend(kinds.iter().map(|kind| (kind.as_str(), Align::Max)));
         table_head(ui, &columns, &labels);
         for run in &bench.runs {
             row(ui, state, &columns, bench, run, against, narrow);
@@ -191,9 +193,12 @@ fn title(ui: &mut Ui, state: &State, bench: &Bench, against: Option<&Arc<Bench>>
     let labels: Vec<String> = others
         .iter()
         .map(|other| {
-            let other = &other.stamp;
-            let which = if other.is_alike(stamp) { &other.version } else { &other.target };
-            format!("{}, {which}", setup::date(other.at))
+            let when = setup::date(other.stamp.at);
+            if other.stamp.is_alike(stamp) {
+                format!("Beside {when}")
+            } else {
+                format!("Beside {when}, {}", other.stamp.target)
+            }
         })
         .collect();
     let end = paint::over_right(ui, inner, |ui| {
@@ -209,9 +214,9 @@ fn title(ui: &mut Ui, state: &State, bench: &Bench, against: Option<&Arc<Bench>>
         });
         if !others.is_empty() {
             let mut chosen = against.and_then(|against| others.iter().position(|other| Arc::ptr_eq(other, against)));
-            let mut choices: Vec<(Option<usize>, &str)> = vec![(None, "Nothing beside it")];
+            let mut choices: Vec<(Option<usize>, &str)> = vec![(None, "Beside no other")];
             choices.extend(labels.iter().enumerate().map(|(at, label)| (Some(at), label.as_str())));
-            if select(ui, "Compare with", &mut chosen, &choices, 196.0) {
+            if select(ui, "Compare with", &mut chosen, &choices, 204.0) {
                 let other = chosen.and_then(|at| others.get(at)).map(|other| Arc::clone(other));
                 out.push(BenchMsg::Against(other).into());
             }
@@ -255,22 +260,25 @@ fn row(ui: &mut Ui, state: &State, columns: &Columns, bench: &Bench, run: &Run, 
     let figure = |text: String| dspark_look::runs(&[(text.as_str(), Type::BASE, theme.t1)]);
     let was = |value: Option<String>| value.map(|value| format!("was {value}")).unwrap_or_default();
     row.cell(ui, Align::Min, |ui| {
-        ui.vertical(|ui| {
-            ui.spacing_mut().item_spacing.y = 2.0;
-            let line = Type::CONTROL.ellipsis(ui, label.as_str(), theme.t1, ui.available_width());
-            let (place, _) = ui.allocate_exact_size(line.size(), egui::Sense::hover());
-            ui.painter().galley(place.min, line, theme.t1);
-            if let Some(change) = change {
-                badge(ui, change.ratio, change.clear);
-            } else if run.per_kind.values().any(|kind| !kind.same_text) {
+        let other = run.per_kind.values().any(|kind| !kind.same_text);
+        let line = Type::CONTROL.ellipsis(ui, label.as_str(), theme.t1, ui.available_width());
+        let chips = change.is_some() || other;
+        let size = vec2(ui.available_width(), if chips { 40.0 } else { 20.0 });
+        let (place, _) = ui.allocate_exact_size(size, egui::Sense::hover());
+        ui.painter().galley(place.min, line, theme.t1);
+        let below = Rect::from_min_max(place.min + vec2(0.0, 21.0), place.max);
+        if let Some(change) = change {
+            paint::over_left(ui, below, |ui| badge(ui, change.ratio, change.clear));
+        } else if other {
+            paint::over_left(ui, below, |ui| {
                 let chip = ui.add(Chip::new("Another text").icon(Icon::Info).tight());
                 tip(
                     chip,
                     "Another text",
                     "not every token is the one that plain decoding wrote. A race says where they part and by how much.",
                 );
-            }
-        });
+            });
+        }
     });
     row.cell(ui, Align::Max, |ui| {
         let below = was(before.map(|before| format!("{:.1}", before.decode_tok_s)));

@@ -84,10 +84,10 @@ fn draw(ui: &mut Ui, race: &Race) {
         Rect::from_min_size(pos2(inner.left(), foot - 12.0 - band), vec2(inner.width(), band)),
     );
 
-    let prompt = Type::LABEL.ellipsis(ui, race.prompt.replace('\n', " "), theme.t3, 280.0);
+    let prompt = Type::LABEL.ellipsis(ui, race.prompt.replace('\n', " "), theme.t3, 240.0);
     ui.painter().galley(pos2(inner.left(), foot), prompt, theme.t3);
     let made = format!("{} · {} · MLX {}", setup::date(stamp.at), stamp.version, stamp.mlx);
-    let made = Type::LABEL.ellipsis(ui, made, theme.t3, 262.0);
+    let made = Type::LABEL.ellipsis(ui, made, theme.t3, 300.0);
     paint::text_right(
         ui.painter(),
         Rect::from_min_size(pos2(inner.left(), foot), vec2(inner.width(), 16.0)),
@@ -99,8 +99,8 @@ fn draw(ui: &mut Ui, race: &Race) {
 
 /// A lane as a bar of its rate, with its figures at the right.
 fn bar(ui: &Ui, theme: &Theme, race: &Race, lane: &Lane, row: Rect, fastest: f64) {
-    const NAMES: f32 = 138.0;
-    const FIGURES: f32 = 168.0;
+    const NAMES: f32 = 128.0;
+    const FIGURES: f32 = 196.0;
     let middle = row.center().y;
     let (name, note) = arm(&lane.arm);
     let note = match lane.cap {
@@ -142,7 +142,7 @@ fn bar(ui: &Ui, theme: &Theme, race: &Race, lane: &Lane, row: Rect, fastest: f64
 }
 
 fn verdict(ui: &Ui, theme: &Theme, race: &Race, rect: Rect) {
-    let Judgement { title, lines, tone, icon } = words::judgement(race);
+    let Judgement { title, tone, icon, .. } = words::judgement(race);
     let fill = if tone == Tone::Neutral { theme.panel } else { tone.soft(theme) };
     paint::boxed(ui.painter(), rect, radius::CARD, fill, Color32::TRANSPARENT);
     icon.paint(ui.painter(), pos2(rect.left() + 22.0, rect.center().y), 18.0, tone.ink(theme));
@@ -150,6 +150,6 @@ fn verdict(ui: &Ui, theme: &Theme, race: &Race, rect: Rect) {
     let room = rect.right() - 12.0 - left;
     let title = Type::PANEL.ellipsis(ui, title, theme.t1, room);
     ui.painter().galley(pos2(left, rect.top() + 5.0), title, theme.t1);
-    let line = Type::LABEL.ellipsis(ui, lines.first().cloned().unwrap_or_default(), theme.t2, room);
+    let line = Type::LABEL.ellipsis(ui, words::brief(race), theme.t2, room);
     ui.painter().galley(pos2(left, rect.top() + 25.0), line, theme.t2);
 }

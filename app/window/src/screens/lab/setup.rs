@@ -106,8 +106,16 @@ pub(super) fn date(at: u64) -> String {
     })
 }
 
+/// Which pair, on which machine.
+pub(super) fn about(stamp: &Stamp) -> String {
+    match &stamp.drafter {
+        Some(drafter) => format!("{} with {drafter} on {}", stamp.target, stamp.device),
+        None => format!("{} on {}", stamp.target, stamp.device),
+    }
+}
+
 /// Something that was measured: when, of what, and what it came to.
-pub(super) fn history_row(ui: &mut Ui, stamp: &Stamp, outcome: &str, detail: &str, selected: bool) -> Response {
+pub(super) fn history_row(ui: &mut Ui, stamp: &Stamp, outcome: &str, line: &str, selected: bool) -> Response {
     let theme = Theme::of(ui);
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 54.0), Sense::click());
     let date = date(stamp.at);
@@ -132,11 +140,6 @@ pub(super) fn history_row(ui: &mut Ui, stamp: &Stamp, outcome: &str, detail: &st
     let version = Type::SMALL.galley(ui, stamp.version.as_str(), theme.t3);
     let version_left = right - version.size().x;
     ui.painter().galley(pos2(version_left, middle + 1.0), version, theme.t3);
-    let about = match &stamp.drafter {
-        Some(drafter) => format!("{} with {drafter} on {}", stamp.target, stamp.device),
-        None => format!("{} on {}", stamp.target, stamp.device),
-    };
-    let line = if detail.is_empty() { about } else { format!("{about}: {detail}") };
     let line = Type::SMALL.ellipsis(ui, line.replace('\n', " "), theme.t3, version_left - left - 16.0);
     ui.painter().galley(pos2(left, middle + 1.0), line, theme.t3);
     response

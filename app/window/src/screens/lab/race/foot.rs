@@ -59,7 +59,8 @@ pub(super) fn transport(ui: &mut Ui, state: &State, race: &Race, replay: &Replay
         } else {
             (Icon::PlayFill, "Go on", RaceMsg::Play)
         };
-        if ui.add(IconButton::new(icon, word)).clicked() {
+        let play = IconButton::new(icon, word).filled(theme.raised, theme.line2, radius::CONTROL);
+        if ui.add(play).clicked() {
             out.push(message.into());
         }
         if ui.add(IconButton::new(Icon::ArrowCounterClockwise, "From the start")).clicked() {
@@ -86,7 +87,7 @@ pub(super) fn transport(ui: &mut Ui, state: &State, race: &Race, replay: &Replay
         if slider.changed() {
             out.push(RaceMsg::Seek(value).into());
         }
-        finishes(ui, race, length, slider.rect);
+        finishes(ui, race, length, at, slider.rect);
         let (place, response) = ui.allocate_exact_size(vec2(clock_width, 30.0), Sense::hover());
         response.widget_info(|| WidgetInfo::labeled(Role::Label, true, clock.text()));
         paint::text_left(ui.painter(), place, place.left() + 4.0, clock, theme.t1);
@@ -99,10 +100,15 @@ pub(super) fn transport(ui: &mut Ui, state: &State, race: &Race, replay: &Replay
 }
 
 /// Where each lane was done, on the track.
-fn finishes(ui: &Ui, race: &Race, length: f64, track: Rect) {
+fn finishes(ui: &Ui, race: &Race, length: f64, at: f64, track: Rect) {
     let theme = Theme::of(ui);
+    let place = |seconds: f64| track.left() + track.width() * (seconds / length).clamp(0.0, 1.0) as f32;
     for lane in &race.lanes {
-        let x = track.left() + track.width() * (lane.seconds / length).clamp(0.0, 1.0) as f32;
+        let x = place(lane.seconds);
+        // The knob is not drawn over.
+        if (x - place(at)).abs() < 9.0 {
+            continue;
+        }
         let ink: Color32 = if lane.arm.is_plain() {
             theme.series.plain
         } else {

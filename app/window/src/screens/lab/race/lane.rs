@@ -9,6 +9,7 @@ use crate::{
 };
 use dspark_compare::{Lane, Race};
 use dspark_look::{Chip, Icon, Theme, Tone, Type, paint, space::radius, tip};
+use dspark_protocol::EngineState;
 use egui::{Color32, CornerRadius, Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
 /// Everything that is drawn of a lane at one moment.
@@ -47,7 +48,11 @@ impl Shown {
             note,
             chip: Some(chip),
             verdict: None,
-            rate: lane.done.as_ref().map(|done| done.decode_tok_s),
+            rate: match (&lane.done, &state.engine.state) {
+                (Some(done), _) => Some(done.decode_tok_s),
+                (None, EngineState::Generating { tokens_per_sec }) if runs && lane.tokens > 1 => Some(*tokens_per_sec),
+                _ => None,
+            },
             part: if lane.done.is_some() {
                 1.0
             } else {
@@ -126,6 +131,9 @@ fn figures(lane: &Lane) -> Vec<(&'static str, String, &'static str)> {
 
 const HEAD: f32 = 108.0;
 const FOOT: f32 = 57.0;
+/// Lower lanes have their figures on one line.
+const LOW: f32 = 280.0;
+const LOW_FOOT: f32 = 31.0;
 
 pub(super) fn show(ui: &mut Ui, shown: &Shown, view: &mut LaneView, index: usize, height: f32, out: &mut Vec<Msg>) {
     let theme = Theme::of(ui);
@@ -133,7 +141,10 @@ pub(super) fn show(ui: &mut Ui, shown: &Shown, view: &mut LaneView, index: usize
     response.widget_info(|| WidgetInfo::labeled(Role::Group, true, format!("Lane {}, {}, {}", index + 1, shown.title, shown.note)));
     paint::boxed(ui.painter(), rect, radius::CARD, theme.panel, theme.line);
     let head = Rect::from_min_size(rect.min, vec2(rect.width(), HEAD));
-    let foot = Rect::from_min_max(pos2(rect.left(), rect.bottom() - FOOT), rect.max);
+    let foot = Rect::from_min_max(
+        pos2(rect.left(), rect.bottom() - if height < LOW { LOW_FOOT } else { FOOT }),
+        rect.max,
+    );
     let body = Rect::from_min_max(head.left_bottom(), foot.right_top());
     ui.painter()
         .rect_filled(body.shrink2(vec2(1.0, 0.0)), CornerRadius::ZERO, theme.code);
@@ -163,7 +174,11 @@ fn draw_head(ui: &mut Ui, theme: &Theme, head: Rect, shown: &Shown) {
 
     let row = Rect::from_min_size(pos2(inner.left(), inner.top() + 24.0), vec2(inner.width(), 40.0));
     let rate = shown.rate.map_or_else(|| "–".to_owned(), |rate| format!("{rate:.1}"));
-    let ink = if shown.plain { theme.t2 } else { theme.t1 };
+    let ink = match shown.rate {
+        None => theme.t3,
+        Some(_) if shown.plain => theme.t2,
+        Some(_) => theme.t1,
+    };
     let figure = Type::DISPLAY.galley(ui, rate.as_str(), ink);
     let width = figure.size().x;
     ui.painter().galley(pos2(row.left(), row.top() + 1.0), figure, ink);
@@ -227,6 +242,20 @@ fn text(ui: &mut Ui, body: Rect, shown: &Shown, view: &mut LaneView, index: usiz
 
 fn draw_foot(ui: &mut Ui, theme: &Theme, foot: Rect, shown: &Shown) {
     let inner = foot.shrink2(vec2(16.0, 0.0));
+    if foot.height() < FOOT {
+        let parts: Vec<String> = (shown.foot.iter())
+            .map(|(label, value, _)| match *label {
+                "Time" | "Accepted" => value.clone(),
+                other => format!("{value} {}", other.to_lowercase()),
+            })
+            .collect();
+        let line = parts.join(" · ");
+        let response = ui.interact(foot, ui.scope_id().with((shown.title, "figures")), Sense::hover());
+        response.widget_info(|| WidgetInfo::labeled(Role::Label, true, line.as_str()));
+        let text = Type::SMALL.ellipsis(ui, line.as_str(), theme.t2, inner.width());
+        paint::text_left(ui.painter(), foot, inner.left(), text, theme.t2);
+        return;
+    }
     // As many as there is room for.
     let count = shown.foot.len().min((inner.width() / 84.0) as usize).max(1);
     let width = inner.width() / count as f32;

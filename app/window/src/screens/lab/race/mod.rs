@@ -28,7 +28,7 @@ struct LaneView {
 }
 
 /// Lanes are not lower than this; the page scrolls instead.
-const LOWEST: f32 = 232.0;
+const LOWEST: f32 = 190.0;
 /// A running replay is drawn thirty times a second.
 const FRAME: Duration = Duration::from_millis(33);
 
@@ -128,7 +128,8 @@ fn earlier(ui: &mut Ui, races: &[Arc<Race>], out: &mut Vec<Msg>) {
     card_flush(ui, |ui| {
         list_heading(ui, "Earlier races");
         for race in races {
-            if setup::history_row(ui, &race.stamp, &words::outcome(race), &race.prompt, false).clicked() {
+            let line = format!("{} · {}", race.prompt, setup::about(&race.stamp));
+            if setup::history_row(ui, &race.stamp, &words::outcome(race), &line, false).clicked() {
                 out.push(RaceMsg::Show(race.clone()).into());
             }
         }

@@ -56,6 +56,29 @@ pub(crate) fn explain(verdict: &Verdict) -> String {
     }
 }
 
+/// What differs in few words, for the card.
+pub(crate) fn brief(race: &Race) -> String {
+    let parts = race.lanes.iter().filter_map(|lane| {
+        let name = arm_line(&lane.arm);
+        let tokens = |at: &Difference| {
+            let (own, plain) = (token(&at.text, at.token), token(&at.reference_text, at.reference_token));
+            format!("{name}: {own} for {plain} at token {}", at.at + 1)
+        };
+        match lane.verdict.as_ref()? {
+            Verdict::Identical => None,
+            Verdict::Shorter { at } => Some(format!("{name}: the same {at} tokens, then one of them ends")),
+            Verdict::NearTie(at) => Some(format!("{}, {:.1} ulps apart: a tie", tokens(at), at.ulps)),
+            Verdict::Differs(at) => Some(format!("{}, {:.1} ulps apart", tokens(at), at.ulps)),
+        }
+    });
+    let parts: Vec<String> = parts.collect();
+    if parts.is_empty() {
+        judgement(race).lines.into_iter().next().unwrap_or_default()
+    } else {
+        parts.join("; ")
+    }
+}
+
 /// What a race comes to: title, lines under it, and how it is meant.
 pub(crate) struct Judgement {
     pub(crate) title: String,
@@ -72,12 +95,14 @@ fn speed(race: &Race) -> String {
         .max_by(|a, b| a.1.total_cmp(&b.1));
     match best {
         Some((lane, times)) if race.lanes.len() > 2 => {
-            let name = arm(&lane.arm).0;
-            let others = format!("{name} ");
+            let with = match (lane.arm.options, arm(&lane.arm).0) {
+                (None, _) => "as in chat".to_owned(),
+                (Some(_), name) => format!("with {name}"),
+            };
             if times >= 1.0 {
-                format!("{others}{times:.2}× faster")
+                format!("{times:.2}× faster {with}")
             } else {
-                format!("{others}at {times:.2}× the rate of plain decoding")
+                format!("at most {times:.2}× the rate of plain decoding")
             }
         }
         Some((_, times)) if times >= 1.0 => format!("{times:.2}× faster"),
@@ -148,7 +173,8 @@ pub(crate) fn judgement(race: &Race) -> Judgement {
     Judgement { title, lines, tone, icon }
 }
 
-fn sentence(text: &str) -> String {
+/// With a capital letter.
+pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     letters
         .next()
@@ -162,13 +188,13 @@ pub(crate) fn outcome(race: &Race) -> String {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use dspark_compare::{Arm, Lane, Piece, Stamp, ways};
     use dspark_protocol::{Mode, double::speculation::drafting};
 
-    pub(crate) fn difference() -> Difference {
+    fn difference() -> Difference {
         Difference {
             at: 36,
             reference_token: 5,
@@ -242,6 +268,8 @@ pub(crate) mod tests {
             tie.lines[0]
         );
         assert!(tie.lines[0].contains("0.5 ulps apart (0.0625)"), "{}", tie.lines[0]);
+        let card = brief(&race(&[Verdict::Identical, Verdict::NearTie(difference())]));
+        assert_eq!(card, "DSpark, best cap: “⏎” for “ a” at token 37, 0.5 ulps apart: a tie");
         let other = judgement(&race(&[Verdict::Identical, Verdict::Differs(difference())]));
         assert_eq!(other.tone, Tone::Bad);
         assert!(other.lines[0].starts_with("DSpark, best cap: at token 37"), "{}", other.lines[0]);
@@ -255,6 +283,7 @@ pub(crate) mod tests {
         early.lanes.truncate(1);
         early.lanes[0].verdict = None;
         early.stopped = Some("cancelled".into());
+        assert!(brief(&early).starts_with("1 of its lanes"), "{}", brief(&early));
         let said = judgement(&early);
         assert_eq!(said.title, "Ended early");
         assert_eq!(said.lines[0], "1 of its lanes were done before it ended: cancelled.");
