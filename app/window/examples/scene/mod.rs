@@ -72,6 +72,10 @@ pub enum Scene {
     /// Two benchmarks of the pair, one beside the other.
     Benchmark,
     BenchmarkEmpty,
+    /// A long reply at 400 tokens a second.
+    Stream,
+    /// The same at the end of a chat of 200,000 tokens, beside ten thousand others.
+    Heavy,
 }
 
 impl Scene {
@@ -107,6 +111,8 @@ impl Scene {
             "race-empty" => Self::RaceEmpty,
             "benchmark" => Self::Benchmark,
             "benchmark-empty" => Self::BenchmarkEmpty,
+            "stream" => Self::Stream,
+            "heavy" => Self::Heavy,
             _ => return None,
         })
     }
@@ -133,6 +139,9 @@ impl Scene {
         if !fresh.contains(&self) {
             chats::write(data)?;
         }
+        if self == Self::Heavy {
+            chats::write_many(data)?;
+        }
         Ok(())
     }
 
@@ -153,6 +162,11 @@ impl Scene {
                 answer: chats::ANSWER.into(),
                 rate: 0.0,
                 think: true,
+                ..Actor::default()
+            },
+            Self::Stream | Self::Heavy => Actor {
+                answer: chats::PLAY.repeat(100),
+                rate: 400.0,
                 ..Actor::default()
             },
             Self::Live | Self::Curves => Actor {
@@ -197,7 +211,8 @@ impl Scene {
                     Msg::Models(ModelsMsg::Start),
                 ]
             }
-            Self::Chat => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Chat(ChatMsg::RegenerateLast)],
+            Self::Chat | Self::Stream => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Chat(ChatMsg::RegenerateLast)],
+            Self::Heavy => vec![Msg::Chat(ChatMsg::Open(chats::LONG)), Msg::Chat(ChatMsg::RegenerateLast)],
             Self::Reply => vec![Msg::Chat(ChatMsg::Open(chats::FIRST))],
             Self::Models => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Show(Screen::Models)],
             Self::Settings => vec![Msg::Settings(SettingsMsg::Page(SettingsPage::General)), Msg::Show(Screen::Settings)],
