@@ -470,7 +470,7 @@ impl Bridge {
     fn save_file(&self, name: String, text: String) {
         let (inbox, folder) = (self.inbox.clone(), self.downloads());
         thread("save", move || {
-            inbox.push(Msg::Saved(files::save_new(&folder, &name, text.as_bytes())))
+            inbox.push(Msg::Saved(files::save_new(&folder, &name, text.as_bytes())));
         });
     }
 

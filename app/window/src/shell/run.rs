@@ -11,7 +11,14 @@ use anyhow::anyhow;
 use dspark_protocol::{EngineHandle, EngineState};
 use dspark_sessions::{Recovery, Store};
 use egui::{Context, ViewportCommand};
-use std::{cell::Cell, collections::VecDeque, path::PathBuf, rc::Rc, sync::{Arc, mpsc::Sender}, time::Duration};
+use std::{
+    cell::Cell,
+    collections::VecDeque,
+    path::PathBuf,
+    rc::Rc,
+    sync::{Arc, mpsc::Sender},
+    time::Duration,
+};
 
 /// A model to load as soon as the window is there.
 #[derive(Debug, Clone)]
