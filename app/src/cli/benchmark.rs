@@ -10,7 +10,7 @@ use comfy_table::{Table, presets::NOTHING};
 use dspark_compare::{BENCHES, Bench, Figures, Plan, append_bench, measure, read_benches};
 use dspark_engine::EngineOptions;
 use jiff::{Timestamp, tz::TimeZone};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::PathBuf;
 use tokio_util::sync::CancellationToken;
 
@@ -53,7 +53,7 @@ pub(super) fn run(args: &BenchmarkArgs, output: &Output) -> Outcome {
         session.close().await;
         let bench = Bench { skipped, ..measured? };
         if let Err(error) = kept(args).and_then(|path| append_bench(&path, &bench).map_err(|error| Failure::new(exit::FAILED, error))) {
-            output.warn(format!("the history was not added to: {error}"));
+            output.warn(format!("the history was not added to: {}", error.message));
         }
         if let Some(path) = &args.report {
             chart::write(path, &title(&bench), &bench)
@@ -213,7 +213,7 @@ mod tests {
         for key in ["device", "backend", "mlx", "version", "target", "drafter", "runs", "skipped"] {
             assert!(!bench[key].is_null() || key == "drafter", "{key}: {bench}");
         }
-        let run: &Value = &bench["runs"][0];
+        let run = &bench["runs"][0];
         for key in [
             "run",
             "reason",

@@ -146,7 +146,7 @@ fn lanes_fill_while_they_run_and_the_replay_begins_by_itself() {
     race(&mut state, RaceMsg::News(News::Done(Box::new(lane(Arm::plain(), 1.0)))));
     assert!(state.lab.race.running.as_ref().unwrap().lanes[0].done.is_some());
     let kept = race(&mut state, RaceMsg::Ended(Ok(Box::new(ran(7)))));
-    assert!(matches!(&kept[..], [Effect::KeepRaces { folder, races }] if *folder == PathBuf::from("/data") && races.len() == 1));
+    assert!(matches!(&kept[..], [Effect::KeepRaces { folder, races }] if folder == std::path::Path::new("/data") && races.len() == 1));
     let replay = state.lab.race.replay.unwrap();
     assert!(replay.is_running(state.clock.instant) && replay.length() == 2.0);
     race(&mut state, RaceMsg::Skip);

@@ -193,7 +193,7 @@ fn title(ui: &mut Ui, state: &State, bench: &Bench, against: Option<&Arc<Bench>>
     let labels: Vec<String> = others
         .iter()
         .map(|other| {
-            let when = setup::date(other.stamp.at);
+            let when = setup::short_date(other.stamp.at);
             if other.stamp.is_alike(stamp) {
                 format!("Beside {when}")
             } else {

@@ -98,7 +98,7 @@ pub(super) fn beside_others(ui: &mut Ui, state: &State) {
     }
 }
 
-/// `28 Nov, 14:02`, by the clock on the wall.
+/// `28 Nov 2026, 14:02`, by the clock on the wall.
 pub(super) fn date(at: u64) -> String {
     let stamp = i64::try_from(at).ok().and_then(|at| Timestamp::from_second(at).ok());
     stamp.map_or_else(String::new, |stamp| {
@@ -112,6 +112,15 @@ pub(super) fn about(stamp: &Stamp) -> String {
         Some(drafter) => format!("{} with {drafter} on {}", stamp.target, stamp.device),
         None => format!("{} on {}", stamp.target, stamp.device),
     }
+}
+
+/// The same without the year, where there is little room.
+pub(super) fn short_date(at: u64) -> String {
+    let date = date(at);
+    date.split_once(',').map_or_else(String::new, |(day, time)| {
+        let day: Vec<&str> = day.split(' ').take(2).collect();
+        format!("{},{time}", day.join(" "))
+    })
 }
 
 /// Something that was measured: when, of what, and what it came to.
