@@ -3,6 +3,8 @@
 //!
 //! `--measure SECONDS` prints how long frames took, as JSON, and ends.
 
+#![allow(clippy::print_stdout, reason = "what it measures is its output")]
+
 mod scene;
 
 use dspark_window::shell::{AppOptions, run};
