@@ -84,6 +84,8 @@ pub struct State {
     pub settings: Settings,
     pub settings_page: SettingsPage,
     pub data_dir: PathBuf,
+    /// Where the settings are kept; empty where they are not.
+    pub settings_file: PathBuf,
     pub sidebar: Sidebar,
     pub chat: Chat,
     /// The new chat's text while another one is open.
@@ -121,6 +123,7 @@ impl State {
             settings,
             settings_page: SettingsPage::default(),
             data_dir,
+            settings_file: PathBuf::new(),
             sidebar: Sidebar::default(),
             chat: Chat::default(),
             unsent: String::new(),
@@ -156,7 +159,9 @@ impl State {
     /// Tokens a second of plain decoding that the calibration predicts for this pair.
     pub fn plain_rate(&self) -> Option<f64> {
         let speculation = self.engine.speculation.as_ref()?;
-        speculation.predicted.get(&0).copied().filter(|rate| *rate > 0.0)
+        // Measured while the machine did something else, it would say anything.
+        let steady = !speculation.curves.as_ref().is_some_and(|curves| curves.unsteady);
+        speculation.predicted.get(&0).copied().filter(|rate| steady && *rate > 0.0)
     }
 
     /// Times plain decoding, while a reply is being drafted.
@@ -262,6 +267,7 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
             }
         }
         Msg::Notice { title, body } => state.toasts.push(Toast::warning(title, body)),
+        Msg::Fault { title, body } => state.toasts.push(Toast::error(title, body)),
         Msg::Open(url) => out.push(Effect::OpenUrl(url)),
         Msg::Copy(text) => copy(state, text, out),
         Msg::StopEverything => {
