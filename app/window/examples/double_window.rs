@@ -73,7 +73,12 @@ fn measure(frames: &mpsc::Receiver<Duration>, wanted: Duration) -> String {
         }
     }
     took.sort_by(f64::total_cmp);
-    let at = |part: f64| took.get((part * took.len() as f64) as usize).or(took.last()).copied().unwrap_or(0.0);
+    let at = |part: f64| {
+        took.get((part * took.len() as f64) as usize)
+            .or(took.last())
+            .copied()
+            .unwrap_or(0.0)
+    };
     format!(
         "{{\"frames\": {}, \"per_second\": {:.1}, \"p50_ms\": {:.2}, \"p99_ms\": {:.2}, \"max_ms\": {:.2}}}",
         took.len(),

@@ -20,7 +20,9 @@ fn settings(prompt: char) -> Settings {
 #[test]
 #[ignore = "run by the kill test, which sets its environment"]
 fn child() {
-    let Some(path) = std::env::var_os("KILL_TEST_SETTINGS").map(PathBuf::from) else { return };
+    let Some(path) = std::env::var_os("KILL_TEST_SETTINGS").map(PathBuf::from) else {
+        return;
+    };
     loop {
         for prompt in ['a', 'b'] {
             settings(prompt).save(&path).unwrap();

@@ -65,7 +65,7 @@ pub struct Bridge {
     catalog: Arc<dyn Catalog>,
     server: Arc<dyn ServerControl>,
     machine: Arc<dyn MachineSource>,
-    settings_path: PathBuf,
+    pub(crate) settings_path: PathBuf,
     /// Reads of the chats, one after the other.
     desk: mpsc::Sender<Job>,
     /// Starting and stopping the server, in the order asked.
@@ -95,7 +95,7 @@ impl Bridge {
         if let Some(store) = &store {
             let inbox = inbox.clone();
             store.on_error(move |body| {
-                inbox.push(Msg::Notice {
+                inbox.push(Msg::Fault {
                     title: "A change could not be saved".into(),
                     body,
                 });
@@ -468,10 +468,7 @@ impl Bridge {
         let inbox = self.inbox.clone();
         let fallback = self.settings_path.parent().map(std::path::Path::to_path_buf).unwrap_or_default();
         thread("save", move || {
-            let downloads = std::env::home_dir()
-                .map(|home| home.join("Downloads"))
-                .filter(|folder| folder.is_dir());
-            let saved = files::save_new(&downloads.unwrap_or(fallback), &name, &text);
+            let saved = files::save_new(&files::for_saving().unwrap_or(fallback), &name, &text);
             inbox.push(Msg::Saved(saved));
         });
     }

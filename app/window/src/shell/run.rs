@@ -11,7 +11,14 @@ use anyhow::anyhow;
 use dspark_protocol::{EngineHandle, EngineState};
 use dspark_sessions::{Recovery, Store};
 use egui::{Context, ViewportCommand};
-use std::{cell::Cell, collections::VecDeque, path::PathBuf, rc::Rc, sync::{Arc, mpsc::Sender}, time::Duration};
+use std::{
+    cell::Cell,
+    collections::VecDeque,
+    path::PathBuf,
+    rc::Rc,
+    sync::{Arc, mpsc::Sender},
+    time::Duration,
+};
 
 /// A model to load as soon as the window is there.
 #[derive(Debug, Clone)]
@@ -89,10 +96,17 @@ impl NoWindow {
 /// [`NoWindow`] when none can be opened; otherwise the chats are open in another process, or the window broke down.
 pub fn run(options: AppOptions) -> anyhow::Result<()> {
     let (settings, note) = Settings::load(&options.settings_path);
-    let opened = match Store::open(&options.data_dir) {
+    let (opened, unkept) = match Store::open(&options.data_dir) {
+        Ok(opened) => (opened, None),
         // Another start, or a window that opened in between: it comes forward instead.
         Err(dspark_sessions::Error::InUse(_)) if super::focus_running(&options.data_dir, options.model.as_ref()) => return Ok(()),
-        opened => opened?,
+        Err(error @ dspark_sessions::Error::InUse(_)) => return Err(error.into()),
+        // Whoever started it from an icon reads no terminal: the window comes up and says it.
+        Err(error) => {
+            let folder = std::env::temp_dir().join(format!("mlx-dspark-{}", std::process::id()));
+            let opened = Store::open(&folder).map_err(|_| anyhow!("{error}"))?;
+            (opened, Some(format!("{error}. What you write now is gone when the window closes.")))
+        }
     };
     let native = eframe::NativeOptions {
         viewport: viewport(options.size),
@@ -104,7 +118,15 @@ pub fn run(options: AppOptions) -> anyhow::Result<()> {
     let up = opened_once.clone();
     let create: eframe::AppCreator<'_> = Box::new(move |creation| {
         up.set(true);
-        let app = App::new(&creation.egui_ctx, options, settings, note, opened.store, &opened.recovery);
+        let faults = faults(unkept, &opened.recovery);
+        let app = App::new(
+            &creation.egui_ctx,
+            options,
+            settings,
+            notes(note, &opened.recovery),
+            faults,
+            opened.store,
+        );
         Ok(Box::new(app))
     });
     eframe::run_native("mlx-dspark", native, create).map_err(|error| {
@@ -146,7 +168,7 @@ struct App {
 }
 
 impl App {
-    fn new(ctx: &Context, options: AppOptions, settings: Settings, note: Option<String>, store: Store, recovery: &Recovery) -> Self {
+    fn new(ctx: &Context, options: AppOptions, settings: Settings, notes: Vec<Note>, faults: Vec<Note>, store: Store) -> Self {
         let start = options.model.clone().or_else(|| {
             let last = settings
                 .models
@@ -172,8 +194,11 @@ impl App {
         }
         window.start_server(ctx);
         window.dispatch(ctx, Msg::Chat(ChatMsg::Draft(draft)));
-        for (title, body) in notes(note, recovery) {
+        for (title, body) in notes {
             window.dispatch(ctx, Msg::Notice { title, body });
+        }
+        for (title, body) in faults {
+            window.dispatch(ctx, Msg::Fault { title, body });
         }
         Self {
             window,
@@ -193,10 +218,14 @@ impl App {
     }
 }
 
-fn notes(settings: Option<String>, recovery: &Recovery) -> Vec<(String, String)> {
-    let mut notes = Vec::new();
-    if let Some(body) = settings {
-        notes.push(("Settings were reset".into(), body));
+/// Title and body.
+type Note = (String, String);
+
+/// What a person must have read.
+fn faults(unkept: Option<String>, recovery: &Recovery) -> Vec<Note> {
+    let mut faults = Vec::new();
+    if let Some(body) = unkept {
+        faults.push(("Chats cannot be kept".into(), body));
     }
     if let Some(path) = &recovery.quarantined {
         let (sessions, messages) = recovery.rescued;
@@ -204,7 +233,15 @@ fn notes(settings: Option<String>, recovery: &Recovery) -> Vec<(String, String)>
             "{sessions} chats with {messages} messages were read back. The damaged file is kept as `{}`.",
             path.display()
         );
-        notes.push(("The chat database was damaged".into(), body));
+        faults.push(("The chat database was damaged".into(), body));
+    }
+    faults
+}
+
+fn notes(settings: Option<String>, recovery: &Recovery) -> Vec<Note> {
+    let mut notes = Vec::new();
+    if let Some(body) = settings {
+        notes.push(("Settings were reset".into(), body));
     }
     if recovery.interrupted > 0 {
         let body = "What was written is kept; Continue goes on from there.".into();

@@ -57,6 +57,7 @@ impl Window {
             machine_read: None,
             frames: 0,
         };
+        window.state.settings_file = window.bridge.settings_path.clone();
         apply(ctx, &window.state.settings.appearance);
         window.dispatch(ctx, Msg::Models(ModelsMsg::Survey));
         window.dispatch(ctx, Msg::Sidebar(state::SidebarMsg::More));

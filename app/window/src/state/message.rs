@@ -42,6 +42,11 @@ pub enum Msg {
         title: String,
         body: String,
     },
+    /// The same, until it is closed: something may be lost.
+    Fault {
+        title: String,
+        body: String,
+    },
     Open(String),
     Copy(String),
     /// Stop every reply, whoever asked for it.

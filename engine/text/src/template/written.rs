@@ -9,12 +9,14 @@ use minijinja::{
 use std::{fmt, sync::Arc};
 
 pub(super) fn install(env: &mut Environment<'_>) {
-    env.set_formatter(|out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value| -> Result<(), Error> {
-        match written(value) {
-            Some(value) => escape_formatter(out, state, &value),
-            None => escape_formatter(out, state, value),
-        }
-    });
+    env.set_formatter(
+        |out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value| -> Result<(), Error> {
+            match written(value) {
+                Some(value) => escape_formatter(out, state, &value),
+                None => escape_formatter(out, state, value),
+            }
+        },
+    );
     env.add_filter("string", |value: &Value| match written(value) {
         Some(value) => Value::from(value.to_string()),
         None if value.as_str().is_some() => value.clone(),
@@ -56,7 +58,11 @@ fn written(value: &Value) -> Option<Value> {
             if changed.iter().all(Option::is_none) {
                 return None;
             }
-            let items: Vec<Value> = changed.into_iter().zip(items).map(|(changed, item)| changed.unwrap_or(item)).collect();
+            let items: Vec<Value> = changed
+                .into_iter()
+                .zip(items)
+                .map(|(changed, item)| changed.unwrap_or(item))
+                .collect();
             Some(if value.downcast_object_ref::<Tuple>().is_some() {
                 Value::from(Tuple::from(items))
             } else {
@@ -77,7 +83,9 @@ fn written(value: &Value) -> Option<Value> {
                 return None;
             }
             let pairs = changed.into_iter().zip(items);
-            Some(Value::from_pairs(pairs.map(|(changed, (key, item))| (key, changed.unwrap_or(item)))))
+            Some(Value::from_pairs(
+                pairs.map(|(changed, (key, item))| (key, changed.unwrap_or(item))),
+            ))
         }
         _ => None,
     }
@@ -105,7 +113,10 @@ mod tests {
             ("{{ deep }}", "{'a': [True, None, 1e-07, '1e-7'], 'b': {'c': 1e+300}}"),
             ("{{ (x, 1) }}", "(1e-07, 1)"),
             ("{{ plain }}", "[1, 'a']"),
-            ("{{ 'is ' + deep|string }}", "is {'a': [True, None, 1e-07, '1e-7'], 'b': {'c': 1e+300}}"),
+            (
+                "{{ 'is ' + deep|string }}",
+                "is {'a': [True, None, 1e-07, '1e-7'], 'b': {'c': 1e+300}}",
+            ),
             ("{{ 'a'|string }}{{ (x|string)|length }}", "a5"),
         ] {
             assert_eq!(env.render_str(template, &context).unwrap(), expected, "{template}");
