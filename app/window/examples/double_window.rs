@@ -3,6 +3,8 @@
 //!
 //! `--measure SECONDS` prints how long frames took, as JSON, and ends.
 
+#![allow(clippy::print_stdout, reason = "what it measures is its output")]
+
 mod scene;
 
 use dspark_window::shell::{AppOptions, run};
@@ -36,7 +38,7 @@ fn open() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         || std::env::temp_dir().join(format!("double-window-{}", std::process::id())),
         PathBuf::from,
     );
-    let scene = scene::Scene::new(&name).ok_or("scenes: play, chat, reply, empty, first-run, first-run-check, first-run-go, first-run-done, models, settings, picker, live, live-parked, live-plain, live-empty, curves, curves-parked, curves-empty, decoding, palette, lab-no-model, machine, machine-empty, stream, heavy")?;
+    let scene = scene::Scene::new(&name).ok_or("scenes: play, chat, reply, empty, first-run, first-run-check, first-run-go, first-run-done, models, settings, picker, live, live-parked, live-plain, live-empty, curves, curves-parked, curves-empty, decoding, palette, lab-no-model, machine, machine-empty, race, race-four, race-running, race-earlier, race-empty, benchmark, benchmark-empty, stream, heavy")?;
     scene.prepare(&data, value("--theme").as_deref())?;
     let mut options = AppOptions::new(
         scene.engine(),

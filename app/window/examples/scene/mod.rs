@@ -4,6 +4,7 @@
 mod catalog;
 mod chats;
 mod engine;
+pub mod race;
 
 pub use catalog::{ScriptedCatalog, ScriptedMachine, ScriptedServer};
 pub use engine::{Actor, Pair};
@@ -12,8 +13,8 @@ use dspark_protocol::EngineHandle;
 use dspark_window::{
     settings::{Settings, ThemeChoice},
     state::{
-        Asker, ChatMsg, Choice, DecodingMsg, FirstRunMsg, LabMsg, LabView, MachineMsg, Measured, ModelsMsg, Msg, PaletteMsg, Reply, Screen,
-        SettingsMsg, SettingsPage,
+        Asker, BenchMsg, ChatMsg, Choice, DecodingMsg, FirstRunMsg, LabMsg, LabView, MachineMsg, Measured, ModelsMsg, Msg, PaletteMsg,
+        RaceMsg, Reply, Screen, SettingsMsg, SettingsPage,
     },
 };
 use std::{error::Error, path::Path};
@@ -59,6 +60,18 @@ pub enum Scene {
     MachineEmpty,
     /// The Lab before there is a model.
     LabNoModel,
+    /// In the middle of a replay.
+    Race,
+    /// Four lanes at the end of theirs.
+    RaceFour,
+    /// A lane that is being run.
+    RaceRunning,
+    /// Races of other days.
+    RaceEarlier,
+    RaceEmpty,
+    /// Two benchmarks of the pair, one beside the other.
+    Benchmark,
+    BenchmarkEmpty,
     /// A long reply at 400 tokens a second.
     Stream,
     /// The same at the end of a chat of 200,000 tokens, beside ten thousand others.
@@ -91,6 +104,13 @@ impl Scene {
             "machine" => Self::Machine,
             "machine-empty" => Self::MachineEmpty,
             "lab-no-model" => Self::LabNoModel,
+            "race" => Self::Race,
+            "race-four" => Self::RaceFour,
+            "race-running" => Self::RaceRunning,
+            "race-earlier" => Self::RaceEarlier,
+            "race-empty" => Self::RaceEmpty,
+            "benchmark" => Self::Benchmark,
+            "benchmark-empty" => Self::BenchmarkEmpty,
             "stream" => Self::Stream,
             "heavy" => Self::Heavy,
             _ => return None,
@@ -151,6 +171,12 @@ impl Scene {
             },
             Self::Live | Self::Curves => Actor {
                 past: 400,
+                ..Actor::default()
+            },
+            Self::RaceRunning => Actor {
+                pause_at: Some(190),
+                answer: race::CODE.into(),
+                rate: 0.0,
                 ..Actor::default()
             },
             Self::LiveParked | Self::CurvesParked => Actor {
@@ -230,6 +256,26 @@ impl Scene {
                 vec![asked(900, "opencode", 1840), asked(901, "Chat", 726), Msg::Show(Screen::Lab)]
             }
             Self::Curves | Self::CurvesParked | Self::CurvesEmpty => vec![Msg::Show(Screen::Lab), Msg::Lab(LabMsg::View(LabView::Curves))],
+            Self::Race | Self::RaceFour | Self::RaceRunning | Self::RaceEarlier | Self::RaceEmpty => {
+                let mut opening = vec![Msg::Lab(LabMsg::View(LabView::Race)), Msg::Show(Screen::Lab)];
+                let prompt = RaceMsg::Prompt(race::PROMPT.into());
+                opening.push(prompt.into());
+                let then: Vec<RaceMsg> = match self {
+                    Self::Race => vec![RaceMsg::Show(race::two().into()), RaceMsg::Pause, RaceMsg::Seek(3.37)],
+                    Self::RaceFour => vec![RaceMsg::Show(race::four().into()), RaceMsg::Skip],
+                    Self::RaceRunning => vec![RaceMsg::Start],
+                    Self::RaceEarlier => vec![RaceMsg::Known(vec![race::four(), race::two()])],
+                    _ => Vec::new(),
+                };
+                opening.extend(then.into_iter().map(Msg::from));
+                opening
+            }
+            Self::Benchmark => vec![
+                Msg::Lab(LabMsg::View(LabView::Benchmark)),
+                Msg::Show(Screen::Lab),
+                BenchMsg::Known(race::benches()).into(),
+            ],
+            Self::BenchmarkEmpty => vec![Msg::Lab(LabMsg::View(LabView::Benchmark)), Msg::Show(Screen::Lab)],
             Self::Palette => vec![
                 Msg::Chat(ChatMsg::Open(chats::FIRST)),
                 Msg::Palette(PaletteMsg::Open(true)),

@@ -1,6 +1,7 @@
 //! Between the state and the world: carries effects out on other threads and sends back messages. Every call here
 //! returns at once.
 
+mod compare;
 mod files;
 mod inbox;
 pub mod intake;
@@ -76,6 +77,7 @@ pub struct Bridge {
     turns: BTreeMap<i64, CancellationToken>,
     measuring: Option<CancellationToken>,
     reading_memory: Option<CancellationToken>,
+    comparing: Option<CancellationToken>,
     load_cancel: LoadCancel,
     fetch_cancel: CancellationToken,
     watching: CancellationToken,
@@ -142,6 +144,7 @@ impl Bridge {
             turns: BTreeMap::new(),
             measuring: None,
             reading_memory: None,
+            comparing: None,
             load_cancel: LoadCancel::default(),
             fetch_cancel: CancellationToken::new(),
             watching,
@@ -238,7 +241,7 @@ impl Bridge {
                     inbox.push(Msg::Files(FilesMsg::Read(read)));
                 });
             }
-            other => return Some(other),
+            other => return self.compare(other),
         }
         None
     }
@@ -465,12 +468,16 @@ impl Bridge {
     }
 
     fn save_file(&self, name: String, text: String) {
-        let inbox = self.inbox.clone();
-        let fallback = self.settings_path.parent().map(std::path::Path::to_path_buf).unwrap_or_default();
+        let (inbox, folder) = (self.inbox.clone(), self.downloads());
         thread("save", move || {
-            let saved = files::save_new(&files::for_saving().unwrap_or(fallback), &name, &text);
-            inbox.push(Msg::Saved(saved));
+            inbox.push(Msg::Saved(files::save_new(&folder, &name, text.as_bytes())));
         });
+    }
+
+    /// Where a person looks for what was saved; beside the settings where there is no such folder.
+    fn downloads(&self) -> PathBuf {
+        let fallback = || self.settings_path.parent().map(std::path::Path::to_path_buf).unwrap_or_default();
+        files::for_saving().unwrap_or_else(fallback)
     }
 
     fn unload(&self) {

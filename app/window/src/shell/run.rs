@@ -39,6 +39,8 @@ pub struct AppOptions {
     pub catalog: Arc<dyn Catalog>,
     pub server: Arc<dyn ServerControl>,
     pub machine: Arc<dyn MachineSource>,
+    /// What measurements are stamped with.
+    pub version: String,
     /// Width and height in points.
     pub size: [f32; 2],
     /// Carried out as soon as the engine has said how it is (scripts and tests).
@@ -64,6 +66,7 @@ impl AppOptions {
             catalog,
             server,
             machine: Arc::new(NoMachine),
+            version: env!("CARGO_PKG_VERSION").into(),
             size: [1280.0, 800.0],
             opening: Vec::new(),
             frames: None,
@@ -181,7 +184,8 @@ impl App {
             })
         });
         let data_dir = options.data_dir.clone();
-        let state = State::new(settings, options.data_dir, store.next_ids(), Clock::now());
+        let mut state = State::new(settings, options.data_dir, store.next_ids(), Clock::now());
+        state.version = options.version;
         let draft = store.draft(0).unwrap_or_default();
         let bridge =
             Bridge::new(options.engine, Some(store), options.catalog, options.server, options.settings_path).on_machine(options.machine);

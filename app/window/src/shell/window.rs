@@ -32,6 +32,7 @@ pub struct Window {
     bridge: Bridge,
     chat: ChatView,
     settings: SettingsView,
+    lab: lab::LabPage,
     sidebar: SidebarView,
     toasts: Toasts,
     requests: Vec<Request>,
@@ -51,6 +52,7 @@ impl Window {
             bridge,
             chat: ChatView::default(),
             settings: SettingsView::default(),
+            lab: lab::LabPage::default(),
             sidebar: SidebarView::default(),
             toasts: Toasts::default(),
             requests: Vec::new(),
@@ -198,7 +200,7 @@ impl Window {
             header::show(ui, &self.state, &mut out);
             match self.state.screen {
                 Screen::Chat => chat::show(ui, &self.state, &mut self.chat, &mut out),
-                Screen::Lab => lab::show(ui, &self.state, &mut out),
+                Screen::Lab => lab::show(ui, &self.state, &mut self.lab, &mut out),
                 Screen::Models => models::show(ui, &self.state, &mut out),
                 Screen::Settings => settings::show(ui, &self.state, &mut self.settings, &mut out),
             }

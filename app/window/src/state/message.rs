@@ -1,5 +1,6 @@
 use super::{
     Screen,
+    bench::BenchMsg,
     chat::ChatMsg,
     decoding::DecodingMsg,
     files::FilesMsg,
@@ -8,6 +9,7 @@ use super::{
     machine::{MachineMsg, Measured},
     models::ModelsMsg,
     palette::PaletteMsg,
+    race::RaceMsg,
     settings::SettingsMsg,
     sidebar::SidebarMsg,
 };
@@ -15,6 +17,7 @@ use crate::{
     bridge::ServerConfig,
     settings::{DrafterChoice, Settings},
 };
+use dspark_compare::{Bench, Plan, Race, Wish};
 use dspark_protocol::{LoadRequest, Prompt, Request, Snapshot};
 use dspark_sessions::{Message, MessageState, Meta, SessionHead};
 use std::{path::PathBuf, sync::Arc};
@@ -31,6 +34,8 @@ pub enum Msg {
     Lab(LabMsg),
     Files(FilesMsg),
     Machine(MachineMsg),
+    Race(RaceMsg),
+    Bench(BenchMsg),
     Decoding(DecodingMsg),
     Palette(PaletteMsg),
     /// A file that was asked for is written, or is not.
@@ -58,6 +63,15 @@ pub enum Msg {
     QuitCancelled,
 }
 
+impl From<crate::markdown::Event> for Msg {
+    fn from(event: crate::markdown::Event) -> Self {
+        match event {
+            crate::markdown::Event::Copy(text) => Self::Copy(text),
+            crate::markdown::Event::OpenLink(url) => Self::Open(url),
+        }
+    }
+}
+
 /// What is to be done outside the state.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
@@ -82,6 +96,24 @@ pub enum Effect {
     MeasureBandwidth,
     CancelBandwidth,
     SaveBandwidth(Measured),
+    /// One prompt by several ways of decoding.
+    Race(Box<Wish>),
+    /// Many prompts by several ways of decoding.
+    Bench(Box<Plan>),
+    /// Ends whichever of both runs.
+    CancelComparison,
+    /// Races and benchmarks that are kept in this folder.
+    ReadHistory(PathBuf),
+    KeepRaces {
+        folder: PathBuf,
+        races: Vec<Arc<Race>>,
+    },
+    KeepBench {
+        folder: PathBuf,
+        bench: Arc<Bench>,
+    },
+    /// A picture of a race, into the person's downloads.
+    SaveRaceCard(Arc<Race>),
     CancelAll,
     CountTokens {
         revision: u64,

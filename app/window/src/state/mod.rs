@@ -2,6 +2,7 @@
 //! a list of effects. Nothing here draws, waits, or touches the engine; [`crate::bridge`] carries the effects out and
 //! sends back messages.
 
+mod bench;
 mod chat;
 mod decoding;
 mod events;
@@ -14,13 +15,16 @@ mod message;
 mod models;
 mod options;
 mod palette;
+mod race;
 mod reasoning;
+mod replay;
 mod settings;
 mod sidebar;
 mod sources;
 mod status;
 mod toast;
 
+pub use bench::{BENCH_ARMS, BenchAs, BenchLab, BenchMsg, Extent, Measuring};
 pub use chat::{Chat, ChatMsg, Draft, Edit, Live, Phase};
 pub use decoding::DecodingMsg;
 pub use export::ExportChat;
@@ -32,7 +36,9 @@ pub use message::{Effect, Focus, Msg, StoreWrite};
 pub use models::{Choice, Fetching, LoadFailure, Loading, Models, ModelsMsg};
 pub use options::Fill;
 pub use palette::{Palette, PaletteMsg};
+pub use race::{Comparing, LANES, Live as LiveLane, PRESETS, RACE_TOKENS, RaceLab, RaceMsg, Running, ShareAs};
 pub use reasoning::{Parts, split as split_reasoning};
+pub use replay::{Moment, Replay, moment};
 pub(crate) use settings::serve;
 pub use settings::{ServerState, SettingsMsg, SettingsPage};
 pub use sidebar::{Rename, Sidebar, SidebarMsg};
@@ -86,6 +92,8 @@ pub struct State {
     pub data_dir: PathBuf,
     /// Where the settings are kept; empty where they are not.
     pub settings_file: PathBuf,
+    /// Of the program, for what is measured.
+    pub version: String,
     pub sidebar: Sidebar,
     pub chat: Chat,
     /// The new chat's text while another one is open.
@@ -124,6 +132,7 @@ impl State {
             settings_page: SettingsPage::default(),
             data_dir,
             settings_file: PathBuf::new(),
+            version: env!("CARGO_PKG_VERSION").into(),
             sidebar: Sidebar::default(),
             chat: Chat::default(),
             unsent: String::new(),
@@ -202,6 +211,11 @@ impl State {
         if !self.lives.is_empty() {
             return Some("A reply is still being written. It will be kept as far as it got.".into());
         }
+        match self.comparing() {
+            Some(Comparing::Race) => return Some("A race is being run. The lanes that are done will be lost with it.".into()),
+            Some(Comparing::Benchmark) => return Some("A benchmark is being run. Nothing is kept of half of one.".into()),
+            None => {}
+        }
         let others = self.engine.requests.len();
         if others > 0 {
             let who = self.engine.requests.first().map_or("A client", |request| request.client.as_str());
@@ -243,8 +257,8 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
     match message {
         Msg::Show(screen) => {
             state.screen = screen;
-            if screen == Screen::Lab && state.lab.view == LabView::Machine {
-                machine::opened(state, out);
+            if screen == Screen::Lab {
+                lab::opened(state, out);
             }
         }
         Msg::Snapshot(snapshot) => models::snapshot(state, snapshot, out),
@@ -255,6 +269,8 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
         Msg::Lab(message) => lab::update(state, message, out),
         Msg::Files(message) => files::update(state, message, out),
         Msg::Machine(message) => machine::update(state, message, out),
+        Msg::Race(message) => race::update(state, message, out),
+        Msg::Bench(message) => bench::update(state, message, out),
         Msg::Palette(message) => palette::update(state, message, out),
         Msg::Decoding(message) => decoding::update(state, message, out),
         Msg::Saved(result) => saved(state, result),

@@ -6,5 +6,6 @@ mod files;
 mod first_run;
 mod lab;
 mod machine;
+mod race;
 mod support;
 mod window;

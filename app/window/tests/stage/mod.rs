@@ -143,6 +143,12 @@ pub fn picture(name: &str, scene: scene::Scene, theme: ThemeChoice, size: [f32; 
     if scene == scene::Scene::FirstRunDone {
         until(&mut test, "the trial", |window| window.state.truth().is_some());
     }
+    if scene == scene::Scene::RaceRunning {
+        until(&mut test, "the first tokens", |window| {
+            let running = window.state.lab.race.running.as_ref();
+            running.is_some_and(|running| running.lanes[0].tokens > 20)
+        });
+    }
     if scene == scene::Scene::FirstRunGo {
         until(&mut test, "the calibration", |window| {
             let loading = window.state.models.loading.as_ref();

@@ -5,7 +5,7 @@ use crate::{
     markdown,
     screens::lab::words::mode_named,
     shell::text::{count, ordinal, seconds},
-    state::{ChatMsg, Edit, Live, Msg, Phase, Sources, State, Tint, split_reasoning},
+    state::{ChatMsg, Edit, LabMsg, LabView, Live, Msg, Phase, RaceMsg, Screen, Sources, State, Tint, split_reasoning},
 };
 use dspark_attach::Attachment;
 use dspark_look::{
@@ -75,6 +75,13 @@ pub(super) fn question(ui: &mut Ui, state: &State, stored: &Message, focus: &mut
         // Its answer was deleted, or never came.
         if state.has_model() && state.chat.tree.leaf().is_some_and(|leaf| leaf.id == stored.id) {
             button(ui, Icon::ArrowsClockwise, "Answer this", ChatMsg::RegenerateLast);
+        }
+        let race = ui.add(IconButton::new(Icon::FlagCheckered, "Race this prompt").small());
+        ui.data_mut(|data| data.insert_temp(race.id, ui.scope_id()));
+        if race.clicked() {
+            out.push(RaceMsg::Prompt(stored.text.clone()).into());
+            out.push(Msg::Lab(LabMsg::View(LabView::Race)));
+            out.push(Msg::Show(Screen::Lab));
         }
     });
 }
@@ -231,7 +238,7 @@ pub(super) fn answer(
             Vec::new()
         };
         let events = markdown::show(ui, &view.answer, &mut view.answer_blocks, &tints, false, writing);
-        out.extend(events.into_iter().map(happened));
+        out.extend(events.into_iter().map(Msg::from));
     }
     if let Some(live) = live {
         phase(ui, state, live);
@@ -299,13 +306,6 @@ fn why_plain(ui: &mut Ui, stored: &Message) {
     ui.add_space(4.0);
 }
 
-fn happened(event: markdown::Event) -> Msg {
-    match event {
-        markdown::Event::Copy(text) => Msg::Copy(text),
-        markdown::Event::OpenLink(url) => Msg::Open(url),
-    }
-}
-
 fn thoughts(ui: &mut Ui, stored: &Message, view: &mut MessageView, live: Option<&Live>, out: &mut Vec<Msg>) {
     if view.thoughts.is_empty() {
         return;
@@ -341,7 +341,7 @@ fn thoughts(ui: &mut Ui, stored: &Message, view: &mut MessageView, live: Option<
         ui.add_space(10.0);
         markdown::show(ui, &view.thoughts, &mut view.thoughts_blocks, &[], true, busy)
     });
-    out.extend(shown.unwrap_or_default().into_iter().map(happened));
+    out.extend(shown.unwrap_or_default().into_iter().map(Msg::from));
     if open != before {
         view.thoughts_open = Some(open);
     }

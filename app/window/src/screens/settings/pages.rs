@@ -324,7 +324,7 @@ fn data(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg>)
     ui.add_space(6.0);
     ui.label(Type::SMALL.rich(
         format!(
-            "Chats are in chats.db, an SQLite database. Settings are in {}.",
+            "Chats are in chats.db, an SQLite database; races and benchmarks in races.json and benchmarks.jsonl. Settings are in {}.",
             state.settings_file.display()
         ),
         theme.t3,
@@ -338,7 +338,7 @@ fn about(ui: &mut Ui, state: &State) {
             let theme = Theme::of(ui);
             SettingsRow::new(name).show(ui, |ui| ui.label(Type::BASE.rich(value, theme.t2)));
         };
-        row(ui, "Version", env!("CARGO_PKG_VERSION"));
+        row(ui, "Version", &state.version);
         row(
             ui,
             "MLX",
