@@ -296,6 +296,15 @@ pub(super) enum ModelsCommand {
         #[arg(long)]
         yes: bool,
     },
+    /// Look for models on the hub, builds for MLX first; says which can be loaded, and why the others cannot.
+    Search {
+        /// Words of a name.
+        #[arg(required = true)]
+        words: Vec<String>,
+        /// Show what cannot be loaded too.
+        #[arg(long)]
+        all: bool,
+    },
     /// Print a model's folder.
     Path { repo: String },
     /// Check a model's files against what was published.

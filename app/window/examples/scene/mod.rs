@@ -11,10 +11,11 @@ pub use engine::{Actor, Pair};
 
 use dspark_protocol::EngineHandle;
 use dspark_window::{
+    bridge::Offer,
     settings::{Settings, ThemeChoice},
     state::{
-        Asker, BenchMsg, ChatMsg, Choice, DecodingMsg, FirstRunMsg, LabMsg, LabView, MachineMsg, Measured, ModelsMsg, Msg, PaletteMsg,
-        RaceMsg, Reply, Screen, SettingsMsg, SettingsPage,
+        Asker, BenchMsg, ChatMsg, Choice, DecodingMsg, FirstRunMsg, HubMsg, Known, LabMsg, LabView, MachineMsg, Measured, ModelsMsg,
+        ModelsTab, Msg, PaletteMsg, RaceMsg, Reply, Screen, SettingsMsg, SettingsPage, ShelfMsg, Used,
     },
 };
 use std::{error::Error, path::Path};
@@ -37,6 +38,12 @@ pub enum Scene {
     /// What it was worth.
     FirstRunDone,
     Models,
+    /// Those on this machine, one of them open.
+    ModelsHere,
+    /// What the hub has.
+    ModelsSearch,
+    /// One runs, one waits, one failed.
+    ModelsDownloads,
     Settings,
     Picker,
     /// Rounds of two replies.
@@ -90,6 +97,9 @@ impl Scene {
             "first-run-go" => Self::FirstRunGo,
             "first-run-done" => Self::FirstRunDone,
             "models" => Self::Models,
+            "models-here" => Self::ModelsHere,
+            "models-search" => Self::ModelsSearch,
+            "models-downloads" => Self::ModelsDownloads,
             "settings" => Self::Settings,
             "picker" => Self::Picker,
             "live" => Self::Live,
@@ -214,7 +224,31 @@ impl Scene {
             Self::Chat | Self::Stream => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Chat(ChatMsg::RegenerateLast)],
             Self::Heavy => vec![Msg::Chat(ChatMsg::Open(chats::LONG)), Msg::Chat(ChatMsg::RegenerateLast)],
             Self::Reply => vec![Msg::Chat(ChatMsg::Open(chats::FIRST))],
-            Self::Models => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Show(Screen::Models)],
+            Self::Models => {
+                let mut messages = models();
+                messages.push(Msg::Models(ModelsMsg::Open("qwen3.8-27b-4bit".into())));
+                messages.push(Msg::Models(ModelsMsg::Context(131_072)));
+                messages
+            }
+            Self::ModelsHere => {
+                let mut messages = models();
+                messages.push(Msg::Models(ModelsMsg::Tab(ModelsTab::Here)));
+                messages.push(Msg::Models(ModelsMsg::Open("/models/MiniCPM5-2B-4bit".into())));
+                messages
+            }
+            Self::ModelsSearch => {
+                let mut messages = models();
+                messages.push(Msg::Models(ModelsMsg::Tab(ModelsTab::Search)));
+                messages.push(HubMsg::Query("qwen3 8b".into()).into());
+                messages.push(HubMsg::Go.into());
+                messages.push(HubMsg::All(true).into());
+                messages
+            }
+            Self::ModelsDownloads => {
+                let mut messages = models();
+                messages.extend(downloads());
+                messages
+            }
             Self::Settings => vec![Msg::Settings(SettingsMsg::Page(SettingsPage::General)), Msg::Show(Screen::Settings)],
             Self::Machine => {
                 let reply = |(context, rate)| Reply {
@@ -296,6 +330,40 @@ impl Scene {
             Self::Picker => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Models(ModelsMsg::Picker(true))],
         }
     }
+}
+
+/// A machine that is known, and a model that has been used on it.
+fn models() -> Vec<Msg> {
+    let used = |at, rate, times| Used { at, rate, times };
+    let known = [
+        ("/models/Qwen3-8B-8bit", used(0, Some(66.2), Some(2.4))),
+        ("/models/MiniCPM5-2B-4bit", used(0, Some(171.0), None)),
+    ];
+    let known = known.into_iter().map(|(path, used)| (path.into(), used)).collect();
+    vec![
+        measured(),
+        ShelfMsg::Known(Known(known)).into(),
+        Msg::Chat(ChatMsg::Open(chats::FIRST)),
+        Msg::Show(Screen::Models),
+    ]
+}
+
+fn downloads() -> Vec<Msg> {
+    let offer = |id: &str, name: &str, bytes| {
+        Msg::Models(ModelsMsg::Fetch(Offer {
+            id: id.into(),
+            name: name.into(),
+            bytes,
+            ..Offer::default()
+        }))
+    };
+    vec![
+        // Its licence was not accepted: it fails at once, and the next one begins.
+        offer("gemma-4-12b-8bit", "Gemma-4-12B-8bit", 12_600_000_000),
+        Msg::Models(ModelsMsg::Tab(ModelsTab::Downloads)),
+        offer("qwen3.8-27b-4bit", "Qwen3.8-27B-4bit", 15_300_000_000),
+        offer("qwen3-4b-4bit", "Qwen3-4B-4bit", 2_300_000_000),
+    ]
 }
 
 /// As two days ago.

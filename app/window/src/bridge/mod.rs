@@ -5,13 +5,16 @@ mod compare;
 mod files;
 mod inbox;
 pub mod intake;
+mod keeper;
 mod latest;
 mod seams;
+mod shelf;
 
 pub use inbox::{FRAME, Inbox};
-pub use seams::{
-    Catalog, Check, FetchError, FetchProgress, Fit, FitLevel, MachineSource, ModelEntry, NoMachine, NoServer, Offer, Reading, ServerConfig,
-    ServerControl, ServerFailure, Survey,
+pub use seams::{MachineSource, NoMachine, NoServer, Reading, ServerConfig, ServerControl, ServerFailure};
+pub use shelf::{
+    Catalog, Check, Disk, Drafter, FetchError, FetchProgress, Fit, FitAt, FitLevel, Kind, Leftover, Listed, ModelEntry, Offer, Pace, Part,
+    Survey, Trouble,
 };
 
 use crate::{
@@ -22,6 +25,7 @@ use crate::{
 };
 use dspark_protocol::{EngineError, EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request, Snapshot};
 use dspark_sessions::{SessionHead, Store};
+use keeper::Keeper;
 use latest::Latest;
 use std::{
     collections::BTreeMap,
@@ -79,7 +83,7 @@ pub struct Bridge {
     reading_memory: Option<CancellationToken>,
     comparing: Option<CancellationToken>,
     load_cancel: LoadCancel,
-    fetch_cancel: CancellationToken,
+    keeper: Keeper,
     watching: CancellationToken,
 }
 
@@ -128,6 +132,14 @@ impl Bridge {
                 }
             })
         };
+        let desk = desk("desk");
+        let keeper = Keeper::new(
+            catalog.clone(),
+            engine.clone(),
+            inbox.clone(),
+            settings_path.with_file_name("models.json"),
+        );
+        keeper.recall(&desk);
         Self {
             inbox,
             engine,
@@ -136,8 +148,8 @@ impl Bridge {
             server,
             machine: Arc::new(NoMachine),
             settings_path,
-            desk: desk("desk"),
-            server_desk: desk("server desk"),
+            desk,
+            server_desk: self::desk("server desk"),
             counting,
             searching,
             saving,
@@ -146,7 +158,7 @@ impl Bridge {
             reading_memory: None,
             comparing: None,
             load_cancel: LoadCancel::default(),
-            fetch_cancel: CancellationToken::new(),
+            keeper,
             watching,
         }
     }
@@ -218,10 +230,6 @@ impl Bridge {
             Effect::Load { request, drafter } => self.load(*request, drafter),
             Effect::CancelLoad => self.load_cancel.cancel(),
             Effect::Unload => self.unload(),
-            Effect::Fetch(id) => self.fetch(id),
-            Effect::CancelFetch => self.fetch_cancel.cancel(),
-            Effect::Survey { folders } => self.survey(folders),
-            Effect::Inspect(path) => self.inspect(path),
             Effect::SaveSettings(settings) => self.saving.set(*settings),
             Effect::StartServer(config) => {
                 let (server, inbox) = (self.server.clone(), self.inbox.clone());
@@ -241,7 +249,10 @@ impl Bridge {
                     inbox.push(Msg::Files(FilesMsg::Read(read)));
                 });
             }
-            other => return self.compare(other),
+            other => {
+                let other = self.compare(other)?;
+                return self.keeper.perform(other, &self.desk);
+            }
         }
         None
     }
@@ -249,7 +260,7 @@ impl Bridge {
     /// The last word before the app ends: everything that must be on disk is.
     pub fn close(&mut self, settings: &Settings) {
         self.watching.cancel();
-        self.fetch_cancel.cancel();
+        self.keeper.close();
         for cancel in std::mem::take(&mut self.turns).into_values() {
             cancel.cancel();
         }
@@ -489,34 +500,6 @@ impl Bridge {
                 Err(error) => Err(error),
             };
             inbox.push(Msg::Models(ModelsMsg::Unloaded(result.map_err(|error| error.to_string()))));
-        });
-    }
-
-    fn fetch(&mut self, id: String) {
-        self.fetch_cancel = CancellationToken::new();
-        let (catalog, inbox, cancel) = (self.catalog.clone(), self.inbox.clone(), self.fetch_cancel.clone());
-        thread("fetch", move || {
-            let progress = inbox.clone();
-            let mut report = move |at: FetchProgress| progress.push(Msg::Models(ModelsMsg::Fetching(at)));
-            let result = catalog.fetch(&id, &mut report, &cancel);
-            inbox.push(Msg::Models(ModelsMsg::Fetched(result)));
-        });
-    }
-
-    fn survey(&self, folders: Vec<PathBuf>) {
-        let (catalog, inbox) = (self.catalog.clone(), self.inbox.clone());
-        let snapshot = self.engine.snapshot();
-        thread("survey", move || {
-            let survey = catalog.survey(&folders, &snapshot.machine, snapshot.memory.limit);
-            inbox.push(Msg::Models(ModelsMsg::Surveyed(survey)));
-        });
-    }
-
-    fn inspect(&self, path: PathBuf) {
-        let (catalog, inbox) = (self.catalog.clone(), self.inbox.clone());
-        thread("inspect", move || {
-            let found = catalog.inspect(&path);
-            inbox.push(Msg::Models(ModelsMsg::Inspected { path, found }));
         });
     }
 }

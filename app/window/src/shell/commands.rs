@@ -5,8 +5,8 @@ use super::{
     text::bytes,
 };
 use crate::state::{
-    BenchAs, BenchMsg, ChatMsg, Comparing, DecodingMsg, ExportChat, FirstRunMsg, LabMsg, LabView, MachineMsg, ModelsMsg, Msg, RaceMsg,
-    Screen, SettingsMsg, SettingsPage, ShareAs, State,
+    BenchAs, BenchMsg, ChatMsg, Comparing, DecodingMsg, DownloadMsg, ExportChat, FirstRunMsg, LabMsg, LabView, MachineMsg, ModelsMsg,
+    ModelsTab, Msg, RaceMsg, Screen, SettingsMsg, SettingsPage, ShareAs, State,
 };
 use dspark_look::Icon;
 use std::ops::Range;
@@ -105,7 +105,11 @@ fn models(state: &State) -> Vec<Command> {
         .flat_map(|survey| &survey.installed)
         .filter(|entry| entry.problem.is_none() && loaded != Some(&entry.path))
         .map(|entry| {
-            let show = vec![Msg::Show(Screen::Models), Msg::Models(ModelsMsg::Filter(entry.name.clone()))];
+            let show = vec![
+                Msg::Show(Screen::Models),
+                Msg::Models(ModelsMsg::Tab(ModelsTab::Here)),
+                Msg::Models(ModelsMsg::Filter(entry.name.clone())),
+            ];
             Command {
                 options: show,
                 ..Command::new(
@@ -136,6 +140,25 @@ fn icon_of(action: Action) -> Icon {
         Action::Quit => Icon::Power,
         Action::Bigger | Action::Smaller | Action::NormalSize => Icon::TextAa,
     }
+}
+
+/// To the parts of the models screen, and what can be done there from anywhere.
+fn of_models(state: &State) -> Vec<Command> {
+    let to = |icon, text: &str, tab| {
+        let run = vec![Msg::Show(Screen::Models), Msg::Models(ModelsMsg::Tab(tab))];
+        Command::new(Group::Actions, icon, text, run)
+    };
+    let mut rows = vec![
+        to(Icon::MagnifyingGlass, "Search the hub for models", ModelsTab::Search),
+        to(Icon::HardDrives, "Models on this machine", ModelsTab::Here),
+        to(Icon::Cube, "Recommended models", ModelsTab::Recommended),
+        to(Icon::DownloadSimple, "Downloads", ModelsTab::Downloads),
+    ];
+    if let Some(fetching) = &state.models.fetching {
+        let text = format!("Pause the download of {}", fetching.name);
+        rows.push(Command::new(Group::Actions, Icon::Pause, text, vec![DownloadMsg::Pause.into()]));
+    }
+    rows
 }
 
 fn actions(state: &State) -> Vec<Command> {
@@ -241,6 +264,7 @@ fn actions(state: &State) -> Vec<Command> {
             vec![Msg::Settings(SettingsMsg::Page(page)), Msg::Show(Screen::Settings)],
         ));
     }
+    rows.extend(of_models(state));
     rows
 }
 

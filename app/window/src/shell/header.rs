@@ -2,6 +2,7 @@
 
 use super::{picker, sidebar, text};
 use crate::screens::lab::race::line as race_line;
+use crate::screens::models;
 use crate::state::{ChatMsg, ExportAs, ExportChat, LabMsg, LabView, MachineMsg, Msg, RaceMsg, Screen, SidebarMsg, State, Status, status};
 use dspark_look::{Button, Icon, IconButton, MenuItem, StatusPill, header, menu_below, menu_separator, select, tabs, tip};
 use egui::Ui;
@@ -21,6 +22,9 @@ pub(crate) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         |ui| {
             if state.screen == Screen::Lab {
                 lab_tabs(ui, state, &mut asked);
+            }
+            if state.screen == Screen::Models {
+                models::choose_tab(ui, state, &mut asked);
             }
         },
         |ui| right(ui, state, out),

@@ -67,7 +67,7 @@ fn list(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
                     out.push(Msg::Models(ModelsMsg::Load(entry.clone())));
                 }
             }
-            let offers: Vec<&Offer> = survey.offers.iter().filter(|offer| offer.starter).collect();
+            let offers: Vec<&Offer> = survey.suggestions().filter(|offer| offer.starter).collect();
             if !offers.is_empty() {
                 heading(ui, "Small and quick to get");
             }
@@ -141,7 +141,7 @@ pub(crate) fn expand(text: &str) -> PathBuf {
 
 fn installed(ui: &mut Ui, state: &State, entry: &ModelEntry) -> bool {
     let loaded = state.engine.model.as_ref().is_some_and(|model| model.path == entry.path);
-    let detail = match (&entry.problem, entry.fit.level) {
+    let detail = match (&entry.problem, entry.fit.level()) {
         (Some(problem), _) => problem.clone(),
         (None, FitLevel::TooBig) => "too big for this machine".into(),
         (None, _) => bytes(entry.bytes),

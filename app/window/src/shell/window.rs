@@ -76,11 +76,7 @@ impl Window {
         let entry = ModelEntry {
             name,
             path,
-            detail: String::new(),
-            source: String::new(),
-            bytes: 0,
-            fit: crate::bridge::Fit::default(),
-            problem: None,
+            ..ModelEntry::default()
         };
         self.dispatch(ctx, Msg::Models(ModelsMsg::Load(entry)));
     }

@@ -3,14 +3,17 @@ use super::{
     bench::BenchMsg,
     chat::ChatMsg,
     decoding::DecodingMsg,
+    downloads::DownloadMsg,
     files::FilesMsg,
     first_run::FirstRunMsg,
+    hub::HubMsg,
     lab::LabMsg,
     machine::{MachineMsg, Measured},
     models::ModelsMsg,
     palette::PaletteMsg,
     race::RaceMsg,
     settings::SettingsMsg,
+    shelf::{Known, ShelfMsg},
     sidebar::SidebarMsg,
 };
 use crate::{
@@ -30,6 +33,9 @@ pub enum Msg {
     Chat(ChatMsg),
     Sidebar(SidebarMsg),
     Models(ModelsMsg),
+    Downloads(DownloadMsg),
+    Hub(HubMsg),
+    Shelf(ShelfMsg),
     FirstRun(FirstRunMsg),
     Lab(LabMsg),
     Files(FilesMsg),
@@ -132,6 +138,22 @@ pub enum Effect {
         folders: Vec<PathBuf>,
     },
     Inspect(PathBuf),
+    /// Words, or one repository.
+    SearchHub(String),
+    CancelSearch,
+    PreviewModel(String),
+    /// The files of the model in this folder.
+    Verify(PathBuf),
+    CancelVerify,
+    Remove {
+        path: PathBuf,
+        name: String,
+    },
+    /// What an unfinished download left.
+    Discard(String),
+    /// In the system's file manager.
+    Reveal(PathBuf),
+    SaveKnown(Known),
     SaveSettings(Box<Settings>),
     ApplyAppearance,
     StartServer(ServerConfig),

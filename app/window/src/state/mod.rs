@@ -5,10 +5,12 @@
 mod bench;
 mod chat;
 mod decoding;
+mod downloads;
 mod events;
 mod export;
 mod files;
 mod first_run;
+pub(crate) mod hub;
 mod lab;
 mod machine;
 mod message;
@@ -19,6 +21,7 @@ mod race;
 mod reasoning;
 mod replay;
 mod settings;
+mod shelf;
 mod sidebar;
 mod sources;
 mod status;
@@ -27,13 +30,16 @@ mod toast;
 pub use bench::{BENCH_ARMS, BenchAs, BenchLab, BenchMsg, Extent, Measuring};
 pub use chat::{Chat, ChatMsg, Draft, Edit, Live, Phase};
 pub use decoding::DecodingMsg;
+pub(crate) use downloads::short;
+pub use downloads::{DownloadMsg, Downloads, Fetching, Held, Then};
 pub use export::ExportChat;
 pub use files::{FilesMsg, Intake, LONG_PASTE};
 pub use first_run::{FirstRun, FirstRunMsg, Step, Truth};
+pub use hub::{HubMsg, HubSearch, Preview};
 pub use lab::{Asker, Depth, ExportAs, Lab, LabMsg, LabView};
 pub use machine::{MachineLab, MachineMsg, Measured, Reply};
 pub use message::{Effect, Focus, Msg, StoreWrite};
-pub use models::{Choice, Fetching, LoadFailure, Loading, Models, ModelsMsg};
+pub use models::{Choice, LoadFailure, Loading, Models, ModelsMsg, ModelsTab, OpenRow, Question};
 pub use options::Fill;
 pub use palette::{Palette, PaletteMsg};
 pub use race::{Comparing, LANES, Live as LiveLane, PRESETS, RACE_TOKENS, RaceLab, RaceMsg, Running, ShareAs};
@@ -41,6 +47,7 @@ pub use reasoning::{Parts, split as split_reasoning};
 pub use replay::{Moment, Replay, moment};
 pub(crate) use settings::serve;
 pub use settings::{ServerState, SettingsMsg, SettingsPage};
+pub use shelf::{Checking, Known, Resident, Shelf, ShelfMsg, Used};
 pub use sidebar::{Rename, Sidebar, SidebarMsg};
 pub use sources::{Sources, Tint};
 pub use status::{Status, status, tray_title};
@@ -265,6 +272,9 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
         Msg::Chat(message) => chat::update(state, message, out),
         Msg::Sidebar(message) => sidebar::update(state, message, out),
         Msg::Models(message) => models::update(state, message, out),
+        Msg::Downloads(message) => downloads::update(state, message, out),
+        Msg::Hub(message) => hub::update(state, message, out),
+        Msg::Shelf(message) => shelf::update(state, message, out),
         Msg::FirstRun(message) => first_run::update(state, message, out),
         Msg::Lab(message) => lab::update(state, message, out),
         Msg::Files(message) => files::update(state, message, out),
