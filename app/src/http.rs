@@ -1,12 +1,11 @@
 //! The HTTP server as the window's settings start and stop it.
 
-use crate::host::HubHost;
+use crate::host::{HubHost, Kept};
 use dspark_protocol::EngineHandle;
 use dspark_serve::{ApiKey, BindError, ServeConfig, Server};
 use dspark_window::bridge::{ServerConfig, ServerControl, ServerFailure};
 use std::{
     net::TcpListener,
-    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 use tokio::{runtime::Handle, task::JoinHandle};
@@ -20,11 +19,10 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// `records` is where undo records of agents' settings are kept.
-    pub fn new(engine: EngineHandle, runtime: Handle, records: PathBuf) -> Self {
+    pub fn new(engine: EngineHandle, runtime: Handle, kept: Kept) -> Self {
         Self {
             engine,
-            host: Arc::new(HubHost::new(runtime.clone(), records)),
+            host: Arc::new(HubHost::new(runtime.clone(), kept)),
             runtime,
             running: Mutex::new(None),
         }

@@ -250,7 +250,8 @@ def main():
     parser.add_argument("--only", default=",".join(parts), help="parts to run, separated by commas (all)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--prompt", type=int, default=400, help="tokens of the prompt that the server part begins with")
+    parser.add_argument("--prompt", type=int, default=78, help="tokens of the prompt that the server part begins with")
+    parser.add_argument("--budget", type=float, default=300, help="seconds that each server of the server part has for its conversations")
     parser.add_argument("--kernels", action="store_true", help="also the table of every kernel (minutes)")
     arguments = parser.parse_args()
     wanted = arguments.only.split(",")
@@ -278,6 +279,7 @@ def main():
             reference if reference.exists() else None,
             arguments.rounds,
             arguments.prompt,
+            arguments.budget,
             table,
         )
 

@@ -24,7 +24,7 @@ impl From<AgentError> for Failure {
 }
 
 pub(super) fn run(args: &AgentsArgs, output: &Output) -> Outcome {
-    let places = Places::of_user(window::records()).ok_or_else(|| Failure::new(exit::FAILED, "no home folder is known: set HOME"))?;
+    let places = Places::of_user(window::kept().records).ok_or_else(|| Failure::new(exit::FAILED, "no home folder is known: set HOME"))?;
     // Undoing needs no server.
     if let Some(AgentsCommand::Undo { client }) = &args.command {
         let path = undo(known(client)?, &places)?;

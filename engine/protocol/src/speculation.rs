@@ -104,6 +104,8 @@ pub struct SpeculationState {
     pub tree: String,
     /// Chance that a draft is taken given that those before it were, as estimated.
     pub acceptance: f64,
+    /// Rounds that the cap was chosen by.
+    pub rounds: usize,
     pub curves: Option<Curves>,
     /// Tokens a second by cap that the curves predict at `acceptance`; cap 0 is plain decoding.
     pub predicted: BTreeMap<usize, f64>,

@@ -47,11 +47,13 @@ mod sse;
 mod state;
 #[cfg(test)]
 mod testing;
+mod told;
 
 pub use auth::{ApiKey, generate_key};
 pub use config::{ConfigError, ServeConfig, UsageChunk};
-pub use host::{Download, Host, HostError, LoadWish, Report, Serving};
+pub use host::{Download, Gauges, Host, HostError, LoadWish, Report, Serving};
 pub use net::{BindError, PortHolder, Server, ServerControl, check_ready_file, who_holds, write_ready_file};
 pub use registry::{ClientStats, LiveRequest, Phase};
 pub use routes::service;
 pub use state::App;
+pub use told::{Told, told};

@@ -169,11 +169,7 @@ impl Bridge {
         self.machine = machine;
         let (path, inbox) = (self.measured_path(), self.inbox.clone());
         run(&self.desk, move || {
-            // A file of another version is measured anew.
-            let known = std::fs::read(path)
-                .ok()
-                .and_then(|text| serde_json::from_slice::<Measured>(&text).ok());
-            if let Some(known) = known {
+            if let Some(known) = Measured::read(&path) {
                 inbox.push(MachineMsg::Known(known).into());
             }
         });
@@ -181,7 +177,7 @@ impl Bridge {
     }
 
     fn measured_path(&self) -> PathBuf {
-        self.settings_path.with_file_name("bandwidth.json")
+        Measured::file(&self.settings_path)
     }
 
     pub fn engine(&self) -> &EngineHandle {

@@ -1,6 +1,6 @@
 //! `/admin/*`: loading, unloading, and what is going on.
 
-use super::body;
+use super::{body, metrics};
 use crate::{App, admin, error::ApiError, host::Serving};
 use axum::{
     Json,
@@ -28,6 +28,9 @@ pub(crate) async fn load(State(app): State<App>, request: Request) -> Result<Res
         return Ok((StatusCode::ACCEPTED, Json(told(admin::status(&app), &warnings))).into_response());
     }
     task.await.unwrap_or_else(|_| Err(EngineError::Stopped.into()))?;
+    // What the load itself has to say: a cap or a window that could not be had.
+    let notes = app.engine.snapshot().model.as_ref().map(|model| model.notes.clone());
+    let warnings: Vec<String> = warnings.into_iter().chain(notes.into_iter().flatten()).collect();
     Ok(Json(told(admin::status(&app), &warnings)).into_response())
 }
 
@@ -122,24 +125,35 @@ pub(crate) async fn doctor(State(app): State<App>) -> Result<Json<Value>, ApiErr
 
 pub(crate) async fn machine(State(app): State<App>) -> Result<Json<Value>, ApiError> {
     let snapshot = app.engine.snapshot();
-    let mut report = match app.host.clone() {
-        Some(host) => blocking(move || host.machine()).await?,
-        None => json!({}),
-    };
+    let gauges = metrics::gauges(&app, &snapshot).await?;
+    let mut memory = gauges.memory;
+    if memory.is_object() {
+        memory["allocator"] = metrics::allocator(&snapshot);
+    }
+    let drafter = snapshot.speculation.as_ref().and_then(|state| state.drafter.as_ref());
     let model = snapshot.model.as_ref().map(|model| {
         json!({
             "target": model.name,
             "drafter": model.drafter,
             "mode": model.mode,
             "target_weights": model.weight_bytes,
+            "drafter_weights": drafter.map(|drafter| drafter.weight_bytes),
             "kv_bytes_per_token": model.kv_bytes_per_token,
             "context_window": model.context_window,
         })
     });
-    report["engine"] = json!(snapshot.machine.as_ref());
-    report["allocator"] = json!(snapshot.memory);
-    report["model"] = json!(model);
-    Ok(Json(report))
+    Ok(Json(json!({
+        "chip": gauges.chip,
+        "bandwidth": gauges.bandwidth,
+        "memory": memory,
+        "model": model,
+        "roofline": gauges.roofline,
+        "baseline": gauges.baseline,
+        "verdict": gauges.verdict,
+        "guard": metrics::guard(&snapshot),
+        "engine": snapshot.machine.as_ref(),
+        "allocator": snapshot.memory,
+    })))
 }
 
 /// The settings of every known client for the address that this request was sent to. The one reply that holds the key.
@@ -162,7 +176,7 @@ pub(crate) async fn integrations(State(app): State<App>, request: Request) -> Re
     Ok(Json(Value::Object(report)))
 }
 
-async fn blocking(work: impl FnOnce() -> Value + Send + 'static) -> Result<Value, ApiError> {
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(work).await.map_err(|_| {
         ApiError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
