@@ -4,6 +4,7 @@
 //! with the recent ones, turn by turn: a changed system prompt, a tool that came or went, an edited message.
 
 use dspark_protocol::{Message, Prompt, TemplateOptions, Usage};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::{
     collections::VecDeque,
@@ -43,11 +44,26 @@ pub(crate) struct Receipt {
     differs: Option<Difference>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Difference {
-    label: String,
-    before: String,
-    now: String,
+/// The first text in which a prompt differs from the nearest one before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// `the system prompt`, `message 3 (user)`.
+    #[serde(rename = "in")]
+    pub label: String,
+    /// From the first differing character on.
+    pub before: String,
+    pub now: String,
+}
+
+/// What of a prompt was taken from the cache, and why not more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CacheReceipt {
+    /// Tokens.
+    pub reused: usize,
+    pub recomputed: usize,
+    pub why: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_difference: Option<Difference>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -154,6 +170,10 @@ impl Receipt {
 
     /// `{reused, recomputed, why, first_difference?}`, in tokens and words.
     pub(crate) fn report(&self, usage: &Usage) -> Value {
+        json!(self.told(usage))
+    }
+
+    pub(crate) fn told(&self, usage: &Usage) -> CacheReceipt {
         let recomputed = usage.prompt_tokens.saturating_sub(usage.cached_tokens);
         let why = match self.relation {
             _ if usage.cached_tokens > 0 && recomputed <= SLACK => "everything but the new turn was reused".to_owned(),
@@ -170,11 +190,12 @@ impl Receipt {
                 None => "it differs from what came before".to_owned(),
             },
         };
-        let mut report = json!({"reused": usage.cached_tokens, "recomputed": recomputed, "why": why});
-        if let Some(Difference { label, before, now }) = &self.differs {
-            report["first_difference"] = json!({"in": label, "before": before, "now": now});
+        CacheReceipt {
+            reused: usage.cached_tokens,
+            recomputed,
+            why,
+            first_difference: self.differs.clone(),
         }
-        report
     }
 }
 

@@ -1,8 +1,5 @@
 use dspark_protocol::MachineInfo;
-use dspark_window::bridge::{
-    Catalog, Check, FetchError, FetchProgress, Fit, FitLevel, MachineSource, ModelEntry, Offer, Reading, ServerConfig, ServerControl,
-    ServerFailure, Survey,
-};
+use dspark_window::bridge::{Catalog, Check, FetchError, FetchProgress, Fit, FitLevel, MachineSource, ModelEntry, Offer, Reading, Survey};
 use dspark_window::machine::roofline::Footprint;
 use std::{
     path::{Path, PathBuf},
@@ -136,16 +133,6 @@ impl Catalog for ScriptedCatalog {
         }
         Ok(entry(id, "135M, 4-bit, 8k context", "starter", 0.098, Fit::default()))
     }
-}
-
-pub struct ScriptedServer;
-
-impl ServerControl for ScriptedServer {
-    fn start(&self, config: &ServerConfig) -> Result<String, ServerFailure> {
-        Ok(format!("http://127.0.0.1:{}", config.port))
-    }
-
-    fn stop(&self) {}
 }
 
 pub struct ScriptedMachine;

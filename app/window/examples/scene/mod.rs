@@ -1,19 +1,21 @@
 //! Scripted content: an engine, models, a server and chats that look like a day's work.
 #![allow(dead_code, unused_imports, unreachable_pub, clippy::format_collect)]
 
+mod agents;
 mod catalog;
 mod chats;
 mod engine;
 
-pub use catalog::{ScriptedCatalog, ScriptedMachine, ScriptedServer};
+pub use agents::{Desk, ended, live, totals};
+pub use catalog::{ScriptedCatalog, ScriptedMachine};
 pub use engine::{Actor, Pair};
 
 use dspark_protocol::EngineHandle;
 use dspark_window::{
     settings::{Settings, ThemeChoice},
     state::{
-        Asker, ChatMsg, Choice, DecodingMsg, FirstRunMsg, LabMsg, LabView, MachineMsg, Measured, ModelsMsg, Msg, PaletteMsg, Reply, Screen,
-        SettingsMsg, SettingsPage,
+        AgentsMsg, AgentsView, Asker, ChatMsg, Choice, DecodingMsg, FirstRunMsg, LabMsg, LabView, MachineMsg, Measured, ModelsMsg, Msg,
+        PaletteMsg, Reply, Screen, SettingsMsg, SettingsPage,
     },
 };
 use std::{error::Error, path::Path};
@@ -59,6 +61,20 @@ pub enum Scene {
     MachineEmpty,
     /// The Lab before there is a model.
     LabNoModel,
+    /// Programs in every state.
+    Agents,
+    /// What would be written for one of them.
+    AgentsChange,
+    /// The same after somebody else has changed the file.
+    AgentsChanged,
+    /// How to set one up by hand.
+    AgentsSteps,
+    /// The same with the server off and nothing installed.
+    AgentsOff,
+    /// Requests of other programs.
+    Connections,
+    /// Before the first one.
+    ConnectionsEmpty,
 }
 
 impl Scene {
@@ -87,6 +103,13 @@ impl Scene {
             "machine" => Self::Machine,
             "machine-empty" => Self::MachineEmpty,
             "lab-no-model" => Self::LabNoModel,
+            "agents" => Self::Agents,
+            "agents-change" => Self::AgentsChange,
+            "agents-changed" => Self::AgentsChanged,
+            "agents-steps" => Self::AgentsSteps,
+            "agents-off" => Self::AgentsOff,
+            "connections" => Self::Connections,
+            "connections-empty" => Self::ConnectionsEmpty,
             _ => return None,
         })
     }
@@ -102,7 +125,11 @@ impl Scene {
         };
         settings.general.load_last_model = false;
         settings.chat.show_sources = matches!(self, Self::Chat | Self::Reply);
+        settings.server.enabled = self != Self::AgentsOff;
         settings.save(&data.join("settings.toml"))?;
+        if matches!(self, Self::Agents | Self::AgentsChange | Self::AgentsChanged | Self::AgentsSteps) {
+            agents::install(data)?;
+        }
         let fresh = [
             Self::FirstRun,
             Self::FirstRunCheck,
@@ -135,6 +162,8 @@ impl Scene {
                 think: true,
                 ..Actor::default()
             },
+            // Held in the middle of the first reply, which another program has asked for.
+            Self::Connections => return agents::busy(),
             Self::Live | Self::Curves => Actor {
                 past: 400,
                 ..Actor::default()
@@ -156,6 +185,34 @@ impl Scene {
             _ => Actor::default(),
         };
         actor.start()
+    }
+
+    /// It shows other programs.
+    pub fn of_agents(self) -> bool {
+        matches!(
+            self,
+            Self::Agents
+                | Self::AgentsChange
+                | Self::AgentsChanged
+                | Self::AgentsSteps
+                | Self::AgentsOff
+                | Self::Connections
+                | Self::ConnectionsEmpty
+        )
+    }
+
+    /// The server, and who has asked it.
+    pub fn server(self) -> Desk {
+        match self {
+            Self::Connections => Desk::busy(),
+            Self::Agents | Self::AgentsChange | Self::AgentsChanged | Self::AgentsSteps => Desk::used(),
+            _ => Desk::default(),
+        }
+    }
+
+    /// Where programs keep their settings here.
+    pub fn places(data: &Path) -> dspark_agents::Places {
+        agents::places(data)
     }
 
     /// What a person would have done to get here.
@@ -231,6 +288,14 @@ impl Scene {
                     Msg::Show(Screen::Settings),
                     Msg::Decoding(DecodingMsg::Edit(Box::new(edited))),
                 ]
+            }
+            Self::Agents | Self::AgentsOff => vec![Msg::Show(Screen::Agents)],
+            Self::AgentsChange => vec![Msg::Show(Screen::Agents), AgentsMsg::Change("codex").into()],
+            Self::AgentsChanged => vec![Msg::Show(Screen::Agents), AgentsMsg::Undo("crush").into()],
+            Self::AgentsSteps => vec![Msg::Show(Screen::Agents), AgentsMsg::Steps("cline").into()],
+            Self::Connections | Self::ConnectionsEmpty => {
+                let view = AgentsMsg::View(AgentsView::Connections).into();
+                vec![view, AgentsMsg::Unfold("req_5d1".into()).into(), Msg::Show(Screen::Agents)]
             }
             Self::Picker => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Models(ModelsMsg::Picker(true))],
         }

@@ -1,12 +1,15 @@
 //! Between the state and the world: carries effects out on other threads and sends back messages. Every call here
 //! returns at once.
 
+mod agents;
+mod connections;
 mod files;
 mod inbox;
 pub mod intake;
 mod latest;
 mod seams;
 
+pub use connections::{Activity, CallEnd, CallState, ClientTotals, Difference, EndedCall, LiveCall, Receipt, dialect};
 pub use inbox::{FRAME, Inbox};
 pub use seams::{
     Catalog, Check, FetchError, FetchProgress, Fit, FitLevel, MachineSource, ModelEntry, NoMachine, NoServer, Offer, Reading, ServerConfig,
@@ -19,6 +22,8 @@ use crate::{
         Asker, ChatMsg, Effect, FilesMsg, FirstRunMsg, LabMsg, MachineMsg, Measured, ModelsMsg, Msg, SettingsMsg, SidebarMsg, StoreWrite,
     },
 };
+use agents::AgentDesk;
+use dspark_agents::Places;
 use dspark_protocol::{EngineError, EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request, Snapshot};
 use dspark_sessions::{SessionHead, Store};
 use latest::Latest;
@@ -65,6 +70,7 @@ pub struct Bridge {
     catalog: Arc<dyn Catalog>,
     server: Arc<dyn ServerControl>,
     machine: Arc<dyn MachineSource>,
+    agents: AgentDesk,
     settings_path: PathBuf,
     /// Reads of the chats, one after the other.
     desk: mpsc::Sender<Job>,
@@ -127,6 +133,7 @@ impl Bridge {
             })
         };
         Self {
+            agents: AgentDesk::new(None, inbox.clone()),
             inbox,
             engine,
             store,
@@ -163,6 +170,18 @@ impl Bridge {
             }
         });
         self
+    }
+
+    /// With settings of other programs in these places.
+    #[must_use]
+    pub fn among(mut self, places: Option<Places>) -> Self {
+        self.agents = AgentDesk::new(places, self.inbox.clone());
+        self
+    }
+
+    /// Who asks the server for what.
+    pub fn activity(&self) -> Activity {
+        self.server.activity()
     }
 
     fn measured_path(&self) -> PathBuf {
@@ -229,6 +248,13 @@ impl Bridge {
             Effect::StopServer => {
                 let server = self.server.clone();
                 run(&self.server_desk, move || server.stop());
+            }
+            Effect::LookAtAgents { serving, project } => self.agents.look(serving, &project),
+            Effect::ApplyAgent(plan) => self.agents.apply(*plan),
+            Effect::UndoAgent { id, changed } => self.agents.undo(id, changed),
+            Effect::KeepAgent(id) => self.agents.keep(id),
+            Effect::CancelCall(id) => {
+                self.server.cancel(&id);
             }
             Effect::SaveFile { name, text } => self.save_file(name, text),
             Effect::ReadFiles { paths, chats } => {

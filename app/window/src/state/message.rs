@@ -1,5 +1,6 @@
 use super::{
     Screen,
+    agents::AgentsMsg,
     chat::ChatMsg,
     decoding::DecodingMsg,
     files::FilesMsg,
@@ -15,6 +16,7 @@ use crate::{
     bridge::ServerConfig,
     settings::{DrafterChoice, Settings},
 };
+use dspark_agents::{Plan, Serving};
 use dspark_protocol::{LoadRequest, Prompt, Request, Snapshot};
 use dspark_sessions::{Message, MessageState, Meta, SessionHead};
 use std::{path::PathBuf, sync::Arc};
@@ -31,6 +33,7 @@ pub enum Msg {
     Lab(LabMsg),
     Files(FilesMsg),
     Machine(MachineMsg),
+    Agents(AgentsMsg),
     Decoding(DecodingMsg),
     Palette(PaletteMsg),
     /// A file that was asked for is written, or is not.
@@ -99,6 +102,20 @@ pub enum Effect {
     ApplyAppearance,
     StartServer(ServerConfig),
     StopServer,
+    /// Where every client stands with this server; without one, whether it is set up at all.
+    LookAtAgents {
+        serving: Option<Serving>,
+        project: String,
+    },
+    ApplyAgent(Box<Plan>),
+    /// `changed`: although others have changed the file.
+    UndoAgent {
+        id: &'static str,
+        changed: bool,
+    },
+    KeepAgent(&'static str),
+    /// A request of another program.
+    CancelCall(String),
     Copy(String),
     /// What they are is found out; `chats` are sought for in them and nothing else.
     ReadFiles {
