@@ -66,7 +66,11 @@ fn apply(test: &mut Test, client: &Client) {
     let verb = if client.id == "claude" { "Settings file" } else { "Show changes" };
     press(test, &format!("{verb}: {}", client.name));
     press(test, "Apply");
-    until(test, "the change", |window| window.state.agents.sheet.is_none());
+    until(test, "the change", |window| {
+        let sheet = window.state.agents.sheet.as_ref();
+        assert_eq!(sheet.and_then(|sheet| sheet.error.as_ref()), None);
+        sheet.is_none()
+    });
     looked(test);
 }
 
@@ -204,16 +208,17 @@ fn broken_and_read_only_files_are_named_and_kept() {
 fn clients_without_a_file_say_what_to_fill_in() {
     let mut test = open(TALL, &scene::Desk::default());
     press(&mut test, "How to set up Cline, Roo and Kilo");
-    for row in ["Base URL: http://127.0.0.1:8080/v1", "Model: double", "API key: mlx-dspark"] {
+    for row in ["Model: double", "API key: mlx-dspark", "Context window: 8192"] {
         test.get_by_label(row);
     }
     press(&mut test, "Copy Base URL");
     assert_eq!(window(&test).state.toasts.latest().unwrap().title, "Copied");
-    press(&mut test, "Close");
+    test.key_press(Key::Escape);
+    test.run_steps(3);
     press(&mut test, "How to start: Claude Code");
-    test.get_by_label("mlx-dspark claude");
     test.get_by_role_and_label(Role::Code, "Code, shell");
-    press(&mut test, "Close");
+    test.key_press(Key::Escape);
+    test.run_steps(3);
     press(&mut test, "Copy the command: Aider");
     press(&mut test, "Copy base url");
 }
@@ -257,14 +262,14 @@ fn a_server_that_is_off_is_turned_on_here() {
         matches!(window.state.server, ServerState::Failed(_))
     });
     test.run_steps(3);
-    test.get_by_label_contains("port 8080 is taken");
+    test.get_by_label_contains("The server did not start. port 8080 is taken");
     desk.fails(None);
     press(&mut test, "Use port 8081");
     until(&mut test, "the server", |window| {
         window.state.server == ServerState::On("http://127.0.0.1:8081".into())
     });
     test.run_steps(3);
-    assert!(test.query_by_label_contains("The server").is_none());
+    assert!(test.query_by_role(Role::Alert).is_none());
 }
 
 fn to_connections(test: &mut Test) {
@@ -336,7 +341,7 @@ fn errors_stand_with_their_reason() {
     test.run_steps(3);
     test.get_by_role_and_label(Role::Row, "curl, OpenAI chat, Refused, 401").click();
     test.run_steps(3);
-    test.get_by_label_contains("this server asks for a key: send it as");
+    test.get_by_role_and_label(Role::Alert, "this server asks for a key: send it as `Authorization: Bearer KEY`");
     press(&mut test, "Copy the error");
     test.get_by_label("Refused, 401 3 times in a row");
     test.get_by_label("curl: 3 requests, – reused, 3 errors");

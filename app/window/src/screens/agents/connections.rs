@@ -107,6 +107,7 @@ fn who(ui: &mut Ui, name: &str, line: &str) {
 /// An icon and words in a tone, over a quieter line.
 fn status(ui: &mut Ui, icon: Icon, tone: Tone, words: &str, line: &str) {
     let theme = Theme::of(ui);
+    ui.spacing_mut().item_spacing.x = 8.0;
     let (mark, _) = ui.allocate_exact_size(vec2(16.0, 38.0), Sense::hover());
     icon.paint(
         ui.painter(),
@@ -195,7 +196,11 @@ fn prefilling(ui: &mut Ui, done: usize, total: usize) {
             let (mark, _) = ui.allocate_exact_size(vec2(16.0, 20.0), Sense::hover());
             Icon::HourglassMedium.paint(ui.painter(), mark.center(), dspark_look::icon::size::SMALL, theme.accent);
             ui.add_space(-2.0);
-            let words = format!("Prefilling {} of {}", count(done), count(total));
+            let words = if Density::of(ui.ctx()) == Density::Narrow {
+                format!("Prefilling {:.0}%", 100.0 * done as f64 / total.max(1) as f64)
+            } else {
+                format!("Prefilling {} of {}", count(done), count(total))
+            };
             two_lines(ui, dspark_look::runs(&[(&words, Type::BASE, theme.accent)]), line, Align::Min);
         });
         ui.add_space(5.0);

@@ -6,7 +6,8 @@ use dspark_look::{Button, Icon, TextField, Theme, Tone, Type, busy_ring, command
 use egui::{Context, Label, Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
 const WIDTH: f32 = 760.0;
-/// Most of the window's height that a difference takes.
+/// Most of the window's height that a difference takes. It is also the least where there is more to see: a sheet would
+/// otherwise grow to it frame by frame, under the pointer.
 const SHARE: f32 = 0.5;
 const LINE: f32 = 18.0;
 
@@ -196,7 +197,8 @@ fn difference(ui: &mut Ui, salt: &str, plan: &Plan, state: &State) {
     let text = plan.diff(Some(&state.settings.server.api_key));
     let (lines, added, removed) = lines(&text);
     let what = if plan.before.is_none() { "new file, " } else { "" };
-    let counts = format!("{what}{added} lines added, {removed} removed");
+    let plural = if added == 1 { "" } else { "s" };
+    let counts = format!("{what}{added} line{plural} added, {removed} removed");
     let frame = egui::Frame {
         fill: theme.code,
         stroke: egui::Stroke::new(1.0, theme.line),
@@ -224,6 +226,7 @@ fn difference(ui: &mut Ui, salt: &str, plan: &Plan, state: &State) {
         let view = ScrollArea::both()
             .id_salt(("difference", salt))
             .max_height(most)
+            .min_scrolled_height(most)
             .auto_shrink([false, true]);
         view.show(ui, |ui| {
             ui.add_space(6.0);
@@ -302,6 +305,7 @@ fn steps(ui: &mut Ui, state: &State, client: &'static Client, out: &mut Vec<Msg>
     ScrollArea::vertical()
         .id_salt("steps")
         .max_height(most)
+        .min_scrolled_height(most)
         .auto_shrink([false, true])
         .show(ui, |ui| {
             for step in client.commands(&serving) {
@@ -430,6 +434,7 @@ fn changed(ui: &mut Ui, state: &State, client: &'static Client, sheet: &Sheet, b
     ScrollArea::vertical()
         .id_salt("both")
         .max_height(most)
+        .min_scrolled_height(most)
         .auto_shrink([false, true])
         .show(ui, |ui| {
             label(ui, "what was changed since");

@@ -1,6 +1,6 @@
 //! How a client stands, in a word, an icon and a line.
 
-use crate::{bridge::ClientTotals, shell::text::seconds, state::State};
+use crate::{bridge::ClientTotals, state::State};
 use dspark_agents::{Standing, State as Setting, Undo};
 use dspark_look::{Icon, Tone};
 
@@ -125,8 +125,17 @@ fn first_turn(state: &State, tokens: usize) -> String {
         let fresh = call.receipt.as_ref()?.recomputed;
         call.prefill_rate.filter(|rate| fresh >= LONG_PROMPT && *rate > 0.0)
     });
-    let expected = rate.map(|rate| format!(", {} cold by the last long prompt", seconds(tokens as f64 / rate)));
+    let expected = rate.map(|rate| format!(", about {} cold here", whole_seconds(tokens as f64 / rate)));
     format!("First turn about {about} tokens{}", expected.unwrap_or_default())
+}
+
+/// `38 s`, `4 min`.
+fn whole_seconds(seconds: f64) -> String {
+    if seconds < 90.0 {
+        format!("{:.0} s", seconds.max(1.0))
+    } else {
+        format!("{:.0} min", seconds / 60.0)
+    }
 }
 
 /// What the undo button would do, if there is something to undo.
