@@ -93,7 +93,7 @@ impl Desk {
         desk.asks(live("req_11", "open-webui", "POST /v1/chat/completions", CallState::Waiting, 1.4));
         desk.knows(4, totals("claude-cli", [31, 0], [728_400, 698_200, 9800]));
         desk.knows(9, totals("codex_cli_rs", [12, 1], [201_340, 120_804, 4120]));
-        desk.knows(1, totals("open-webui", [6, 0], [4210, 0, 1890]));
+        desk.knows(2, totals("open-webui", [6, 0], [4210, 0, 1890]));
         desk.knows(95, totals("curl", [3, 3], [0, 0, 0]));
         desk.ends(22, ended("req_8", "claude-cli", "POST /v1/messages", [24_120, 380], 23_552, LAST));
         let mut changed = ended(

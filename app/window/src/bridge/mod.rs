@@ -8,6 +8,7 @@ mod inbox;
 pub mod intake;
 mod latest;
 mod seams;
+mod watch;
 
 pub use connections::{Activity, CallEnd, CallState, ClientTotals, Difference, EndedCall, LiveCall, Receipt, dialect};
 pub use inbox::{FRAME, Inbox};
@@ -24,7 +25,7 @@ use crate::{
 };
 use agents::AgentDesk;
 use dspark_agents::Places;
-use dspark_protocol::{EngineError, EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request, Snapshot};
+use dspark_protocol::{EngineError, EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request};
 use dspark_sessions::{SessionHead, Store};
 use latest::Latest;
 use std::{
@@ -97,7 +98,7 @@ impl Bridge {
     ) -> Self {
         let inbox = Inbox::default();
         let watching = CancellationToken::new();
-        watch(engine.clone(), inbox.clone(), watching.clone());
+        watch::watch(engine.clone(), inbox.clone(), watching.clone());
         if let Some(store) = &store {
             let inbox = inbox.clone();
             store.on_error(move |body| {
@@ -581,35 +582,4 @@ fn run(desk: &mpsc::Sender<Job>, job: impl FnOnce() + Send + 'static) {
     if desk.send(Box::new(job)).is_err() {
         tracing::error!("a background thread has ended early");
     }
-}
-
-/// Sends every new picture of the engine, until cancelled. The heartbeat alone is no news.
-fn watch(engine: EngineHandle, inbox: Inbox, cancel: CancellationToken) {
-    thread("watch", move || {
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
-            return;
-        };
-        runtime.block_on(async move {
-            let mut changes = engine.subscribe();
-            let mut last = changes.borrow_and_update().clone();
-            inbox.push(Msg::Snapshot(last.clone()));
-            while let Some(Ok(())) = cancel.run_until_cancelled(changes.changed()).await {
-                let snapshot = changes.borrow_and_update().clone();
-                if is_news(&last, &snapshot) {
-                    inbox.push(Msg::Snapshot(snapshot.clone()));
-                    last = snapshot;
-                }
-                tokio::time::sleep(FRAME).await;
-            }
-        });
-    });
-}
-
-fn is_news(before: &Snapshot, after: &Snapshot) -> bool {
-    let beat = |snapshot: &Snapshot| Snapshot {
-        beat: before.started,
-        started: before.started,
-        ..snapshot.clone()
-    };
-    beat(before) != beat(after)
 }

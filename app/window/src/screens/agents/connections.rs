@@ -404,7 +404,17 @@ fn clients(ui: &mut Ui, state: &State, clients: &[ClientTotals]) {
             let mut row = TableRow::new(ui, &columns, &name, 40.0, false);
             let theme = Theme::of(ui);
             let say = |ui: &mut Ui, words: &str, ink| ui.add(Label::new(Type::BASE.rich(words, ink)).truncate());
-            row.cell(ui, Align::Min, |ui| say(ui, &totals.client, theme.t1));
+            row.cell(ui, Align::Min, |ui| {
+                say(ui, &totals.client, theme.t1);
+                // There is no room for their column.
+                if narrow && totals.failed > 0 {
+                    let plural = if totals.failed == 1 { "" } else { "s" };
+                    let shown = ui.label(Type::SMALL.rich(format!("{} error{plural}", totals.failed), theme.bad));
+                    if let Some(last) = &totals.last_error {
+                        tip(shown, "Last error", last);
+                    }
+                }
+            });
             row.cell(ui, Align::Max, |ui| say(ui, &number(totals.requests), theme.t1));
             let both = format!("{}, {}", number(totals.prompt_tokens), number(totals.completion_tokens));
             row.cell(ui, Align::Max, |ui| say(ui, &both, theme.t1));
