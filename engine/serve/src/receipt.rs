@@ -22,6 +22,8 @@ const SHOWN: usize = 80;
 const SLACK: usize = 64;
 
 const OPTIONS: &str = "the template's options";
+/// A prompt without turns.
+const WHOLE: &str = "the prompt";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Part {
@@ -168,6 +170,20 @@ impl Receipt {
         }
     }
 
+    /// All of an earlier prompt stands at its beginning. A short one that differs early has little to compute, and is not
+    /// the same for it.
+    fn goes_on(&self) -> bool {
+        match self.relation {
+            Relation::Continues | Relation::Repeats => true,
+            // A text that was written on.
+            Relation::Differs => self
+                .differs
+                .as_ref()
+                .is_some_and(|differs| differs.label == WHOLE && differs.before.is_empty()),
+            Relation::New => false,
+        }
+    }
+
     /// `{reused, recomputed, why, first_difference?}`, in tokens and words.
     pub(crate) fn report(&self, usage: &Usage) -> Value {
         json!(self.told(usage))
@@ -176,7 +192,10 @@ impl Receipt {
     pub(crate) fn told(&self, usage: &Usage) -> CacheReceipt {
         let recomputed = usage.prompt_tokens.saturating_sub(usage.cached_tokens);
         let why = match self.relation {
-            _ if usage.cached_tokens > 0 && recomputed <= SLACK => "everything but the new turn was reused".to_owned(),
+            // A short prompt that differs early has little to compute and is not the same for it.
+            relation if relation != Relation::Differs && usage.cached_tokens > 0 && recomputed <= SLACK => {
+                "everything but the new turn was reused".to_owned()
+            }
             Relation::New if usage.cached_tokens == 0 => "nothing like this prompt was answered before".to_owned(),
             Relation::New => "it shares its beginning with a conversation that was answered earlier".to_owned(),
             Relation::Continues if usage.cached_tokens > 0 => "the conversation goes on; what is new was computed".to_owned(),
@@ -202,8 +221,8 @@ impl Receipt {
 /// A prompt in the order in which templates write it: tools, options, turns.
 fn parts(prompt: &Prompt) -> Parts {
     match prompt {
-        Prompt::Text(text) => vec![part("the prompt", text.as_str())],
-        Prompt::Tokens(ids) => vec![part("the prompt", format!("{ids:?}"))],
+        Prompt::Text(text) => vec![part(WHOLE, text.as_str())],
+        Prompt::Tokens(ids) => vec![part(WHOLE, format!("{ids:?}"))],
         Prompt::Chat { messages, options } => {
             let mut parts = vec![part("the tools", tools(options)), part(OPTIONS, flags(options))];
             parts.extend(messages.iter().enumerate().map(|(index, message)| turn(index, message)));
@@ -281,6 +300,26 @@ mod tests {
         assert_eq!(report["why"], "the system prompt is not what it was");
         assert_eq!(report["first_difference"]["now"], " cch=9f31c");
         assert_eq!(report["first_difference"]["before"], "");
+    }
+
+    #[test]
+    fn a_short_prompt_that_differs_says_so() {
+        let ledger = Ledger::default();
+        let talk = |time: &str| chat(vec![Message::system(format!("It is {time}. Be brief.")), Message::user("Hello")]);
+        ledger.compare(&talk("09:41"));
+        let report = ledger.compare(&talk("09:42")).report(&usage(41, 18));
+        assert_eq!(report["why"], "the system prompt is not what it was");
+        assert_eq!(report["first_difference"]["now"], "2. Be brief.");
+        // A template's head alone is no conversation.
+        let other = ledger.compare(&chat(vec![Message::user("x")])).report(&usage(49, 24));
+        assert_eq!(
+            other["why"],
+            "it shares its beginning with a conversation that was answered earlier"
+        );
+        // A text that is written on goes on.
+        ledger.compare(&Prompt::Text("once upon".into()));
+        let more = ledger.compare(&Prompt::Text("once upon a time".into())).report(&usage(40, 30));
+        assert_eq!(more["why"], "everything but the new turn was reused");
     }
 
     #[test]

@@ -272,11 +272,9 @@ fn name_of(id: &str) -> &'static str {
 }
 
 fn applied(state: &mut State, id: &'static str, result: Result<PathBuf, String>, out: &mut Vec<Effect>) {
-    let done = |path: PathBuf| {
-        let undo = vec![Msg::Agents(AgentsMsg::Undo(id))];
-        Toast::good(format!("{} is set up", name_of(id)), path.display().to_string()).action("Undo", undo)
-    };
-    finished(state, id, result.map(done), "Nothing was changed");
+    let undo = vec![Msg::Agents(AgentsMsg::Undo(id))];
+    let result = result.map(|path| Toast::good(format!("{} is set up", name_of(id)), state.agents.short(&path)).action("Undo", undo));
+    finished(state, id, result, "Nothing was changed");
     look(state, out);
 }
 
@@ -300,8 +298,8 @@ fn finished(state: &mut State, id: &str, result: Result<Toast, String>, title: &
 }
 
 fn undone(state: &mut State, id: &'static str, result: Result<PathBuf, String>, out: &mut Vec<Effect>) {
-    let done = |path: PathBuf| Toast::good(format!("{} is as it was", name_of(id)), path.display().to_string());
-    finished(state, id, result.map(done), "It was not undone");
+    let result = result.map(|path| Toast::good(format!("{} is as it was", name_of(id)), state.agents.short(&path)));
+    finished(state, id, result, "It was not undone");
     look(state, out);
 }
 

@@ -135,7 +135,7 @@ fn a_change_is_shown_made_once_and_said_with_its_undo() {
     assert_eq!(looks(&effects).len(), 1, "it is read back from the disk");
     assert_eq!(state.agents.sheet, None);
     let toast = state.toasts.latest().unwrap();
-    assert_eq!((toast.title.as_str(), toast.body.as_str()), ("pi is set up", "/home/me/pi.json"));
+    assert_eq!((toast.title.as_str(), toast.body.as_str()), ("pi is set up", "~/pi.json"));
     let undo = Msg::ToastAction(toast.id);
     assert_eq!(update(&mut state, undo), [Effect::UndoAgent { id: "pi", changed: false }]);
     agents(

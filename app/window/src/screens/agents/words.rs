@@ -84,6 +84,7 @@ pub(super) fn standing(state: &State, standing: &Standing) -> Line {
             quiet: true,
             ..line(Icon::CircleDashed, Tone::Neutral, "Not found on this machine")
         },
+        Setting::NotSetUp if standing.client.id == "claude" => line(Icon::Circle, Tone::Neutral, "Found, starts without being set up"),
         Setting::NotSetUp => line(Icon::Circle, Tone::Neutral, "Found, not set up"),
         Setting::ByHand => line(Icon::Circle, Tone::Neutral, "Found, set up by hand"),
     }
