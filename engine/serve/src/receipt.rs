@@ -192,10 +192,7 @@ impl Receipt {
     pub(crate) fn told(&self, usage: &Usage) -> CacheReceipt {
         let recomputed = usage.prompt_tokens.saturating_sub(usage.cached_tokens);
         let why = match self.relation {
-            // A short prompt that differs early has little to compute and is not the same for it.
-            relation if relation != Relation::Differs && usage.cached_tokens > 0 && recomputed <= SLACK => {
-                "everything but the new turn was reused".to_owned()
-            }
+            _ if self.goes_on() && usage.cached_tokens > 0 && recomputed <= SLACK => "everything but the new turn was reused".to_owned(),
             Relation::New if usage.cached_tokens == 0 => "nothing like this prompt was answered before".to_owned(),
             Relation::New => "it shares its beginning with a conversation that was answered earlier".to_owned(),
             Relation::Continues if usage.cached_tokens > 0 => "the conversation goes on; what is new was computed".to_owned(),

@@ -75,6 +75,10 @@ pub enum Scene {
     Connections,
     /// Before the first one.
     ConnectionsEmpty,
+    /// A long reply at 400 tokens a second.
+    Stream,
+    /// The same at the end of a chat of 200,000 tokens, beside ten thousand others.
+    Heavy,
 }
 
 impl Scene {
@@ -110,6 +114,8 @@ impl Scene {
             "agents-off" => Self::AgentsOff,
             "connections" => Self::Connections,
             "connections-empty" => Self::ConnectionsEmpty,
+            "stream" => Self::Stream,
+            "heavy" => Self::Heavy,
             _ => return None,
         })
     }
@@ -140,6 +146,9 @@ impl Scene {
         if !fresh.contains(&self) {
             chats::write(data)?;
         }
+        if self == Self::Heavy {
+            chats::write_many(data)?;
+        }
         Ok(())
     }
 
@@ -164,6 +173,11 @@ impl Scene {
             },
             // Held in the middle of the first reply, which another program has asked for.
             Self::Connections => return agents::busy(),
+            Self::Stream | Self::Heavy => Actor {
+                answer: chats::PLAY.repeat(100),
+                rate: 400.0,
+                ..Actor::default()
+            },
             Self::Live | Self::Curves => Actor {
                 past: 400,
                 ..Actor::default()
@@ -228,7 +242,8 @@ impl Scene {
                     Msg::Models(ModelsMsg::Start),
                 ]
             }
-            Self::Chat => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Chat(ChatMsg::RegenerateLast)],
+            Self::Chat | Self::Stream => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Chat(ChatMsg::RegenerateLast)],
+            Self::Heavy => vec![Msg::Chat(ChatMsg::Open(chats::LONG)), Msg::Chat(ChatMsg::RegenerateLast)],
             Self::Reply => vec![Msg::Chat(ChatMsg::Open(chats::FIRST))],
             Self::Models => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Show(Screen::Models)],
             Self::Settings => vec![Msg::Settings(SettingsMsg::Page(SettingsPage::General)), Msg::Show(Screen::Settings)],

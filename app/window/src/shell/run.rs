@@ -12,7 +12,14 @@ use dspark_agents::Places;
 use dspark_protocol::{EngineHandle, EngineState};
 use dspark_sessions::{Recovery, Store};
 use egui::{Context, ViewportCommand};
-use std::{cell::Cell, collections::VecDeque, path::PathBuf, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::Cell,
+    collections::VecDeque,
+    path::PathBuf,
+    rc::Rc,
+    sync::{Arc, mpsc::Sender},
+    time::Duration,
+};
 
 /// A model to load as soon as the window is there.
 #[derive(Debug, Clone)]
@@ -39,6 +46,8 @@ pub struct AppOptions {
     pub size: [f32; 2],
     /// Carried out as soon as the engine has said how it is (scripts and tests).
     pub opening: Vec<Msg>,
+    /// Gets the processor time of every frame: state, layout, tessellation and painting commands (measurements).
+    pub frames: Option<Sender<Duration>>,
 }
 
 impl AppOptions {
@@ -61,6 +70,7 @@ impl AppOptions {
             agents: None,
             size: [1280.0, 800.0],
             opening: Vec::new(),
+            frames: None,
         }
     }
 }
@@ -139,6 +149,7 @@ fn viewport(size: [f32; 2]) -> egui::ViewportBuilder {
 struct App {
     window: Window,
     opening: VecDeque<Msg>,
+    frames: Option<Sender<Duration>>,
     tray: Option<Tray>,
     /// The person has quit; the window may close.
     quitting: bool,
@@ -179,6 +190,7 @@ impl App {
         Self {
             window,
             opening: options.opening.into(),
+            frames: options.frames,
             tray,
             quitting: false,
             closed: false,
@@ -260,6 +272,10 @@ impl eframe::App for App {
 
     fn ui(&mut self, ui: &mut egui::Ui, frame: &mut eframe::Frame) {
         self.window.ui(ui);
+        if let (Some(frames), Some(seconds)) = (&self.frames, frame.info().cpu_usage) {
+            // Of the frame before this one. Whoever measured may have left.
+            let _ = frames.send(Duration::from_secs_f32(seconds));
+        }
         // What this frame asked for should not wait for the next one.
         let ctx = ui.ctx().clone();
         if !self.window.is_quiet() {

@@ -55,6 +55,7 @@ pub(super) fn update(state: &mut State, message: ChatMsg, out: &mut Vec<Effect>)
         ChatMsg::Tokens { revision, tokens } => {
             if revision == state.chat.draft.revision {
                 state.chat.draft.tokens = tokens;
+                state.chat.draft.counted = revision;
             }
         }
         ChatMsg::Send => send(state, out),
@@ -241,6 +242,7 @@ pub(super) fn count_tokens(state: &mut State, out: &mut Vec<Effect>) {
     state.chat.draft.revision += 1;
     if !state.has_model() {
         state.chat.draft.tokens = None;
+        state.chat.draft.counted = state.chat.draft.revision;
         return;
     }
     let leaf = state.chat.tree.leaf().map(|leaf| leaf.id);

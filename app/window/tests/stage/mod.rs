@@ -174,6 +174,9 @@ pub fn picture(name: &str, scene: scene::Scene, theme: ThemeChoice, size: [f32; 
             loading.is_some_and(|loading| loading.stage == dspark_protocol::LoadStage::Calibrating)
         });
     }
+    until(&mut test, "the count of the composer", |window| {
+        window.state.chat.draft.is_counted()
+    });
     std::thread::sleep(Duration::from_millis(300));
     test.run_steps(10);
     test.snapshot(name);

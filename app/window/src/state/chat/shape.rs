@@ -35,12 +35,19 @@ pub struct Draft {
     pub revision: u64,
     /// Tokens of the conversation with this text, template included.
     pub tokens: Option<usize>,
+    /// The revision that `tokens` was counted for; it lags a moment behind while a person types.
+    pub counted: u64,
 }
 
 impl Draft {
     /// What would be sent.
     pub fn message(&self) -> String {
         dspark_attach::message(&self.files, &self.text)
+    }
+
+    /// `tokens` is the count of what stands here now.
+    pub fn is_counted(&self) -> bool {
+        self.counted == self.revision
     }
 }
 
