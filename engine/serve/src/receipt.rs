@@ -172,7 +172,7 @@ impl Receipt {
 
     /// All of an earlier prompt stands at its beginning. A short one that differs early has little to compute, and is not
     /// the same for it.
-    fn goes_on(&self) -> bool {
+    fn goes_on(&self, cached_tokens: usize) -> bool {
         match self.relation {
             Relation::Continues | Relation::Repeats => true,
             // A text that was written on.
@@ -180,7 +180,8 @@ impl Receipt {
                 .differs
                 .as_ref()
                 .is_some_and(|differs| differs.label == WHOLE && differs.before.is_empty()),
-            Relation::New => false,
+            // It is no longer remembered; a template's head alone would be short.
+            Relation::New => cached_tokens > SLACK,
         }
     }
 
@@ -192,7 +193,9 @@ impl Receipt {
     pub(crate) fn told(&self, usage: &Usage) -> CacheReceipt {
         let recomputed = usage.prompt_tokens.saturating_sub(usage.cached_tokens);
         let why = match self.relation {
-            _ if self.goes_on() && usage.cached_tokens > 0 && recomputed <= SLACK => "everything but the new turn was reused".to_owned(),
+            _ if self.goes_on(usage.cached_tokens) && usage.cached_tokens > 0 && recomputed <= SLACK => {
+                "everything but the new turn was reused".to_owned()
+            }
             Relation::New if usage.cached_tokens == 0 => "nothing like this prompt was answered before".to_owned(),
             Relation::New => "it shares its beginning with a conversation that was answered earlier".to_owned(),
             Relation::Continues if usage.cached_tokens > 0 => "the conversation goes on; what is new was computed".to_owned(),
