@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{catalog::HubCatalog, host::Kept, http::HttpServer};
 use clap::Parser;
+use dspark_agents::Places;
 use dspark_hub::{Hub, Lookup};
 use dspark_window::shell::{self, AppOptions, NoWindow, StartModel};
 use std::{path::PathBuf, sync::Arc};
@@ -41,6 +42,7 @@ pub(super) fn open(args: &AppArgs, output: &Output) -> Outcome {
     ));
     let mut options = AppOptions::new(handle.clone(), data_dir, settings_path, catalog, server);
     options.machine = Arc::new(crate::machine::ThisMachine);
+    options.agents = Places::of_user(options.data_dir.join("agents"));
     options.model = model;
     options.version = crate::version();
     let closed = shell::run(options);

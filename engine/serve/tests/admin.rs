@@ -281,6 +281,21 @@ async fn running_requests_are_listed_and_stopped_by_id() {
         (status, &reply["x_mlx_dspark"]["stop_reason_detail"]["type"]),
         (200, &json!("cancelled"))
     );
+    // Over, it is listed with the receipt of its reply; what was turned away with why.
+    assert_eq!(chat(&app, json!({"messages": []})).await.0, 400);
+    let (_, listed) = get(&app, "/admin/requests").await;
+    let (refused, stopped) = (&listed["recent"][0], &listed["recent"][1]);
+    assert_eq!((&listed["requests"], &stopped["request_id"]), (&json!([]), &json!(id)));
+    assert_eq!(
+        (&stopped["outcome"], &stopped["cache"]),
+        (&json!("cancelled"), &reply["x_mlx_dspark"]["cache"])
+    );
+    assert_eq!((&refused["outcome"], &refused["cache"]), (&json!("refused"), &Value::Null));
+    assert!(refused["error"].as_str().unwrap().contains("messages"), "{refused}");
+    assert_eq!(
+        (&listed["clients"][0]["requests"], &listed["clients"][0]["failed"]),
+        (&json!(2), &json!(1))
+    );
 }
 
 #[tokio::test]

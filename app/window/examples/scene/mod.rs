@@ -1,12 +1,14 @@
 //! Scripted content: an engine, models, a server and chats that look like a day's work.
 #![allow(dead_code, unused_imports, unreachable_pub, clippy::format_collect)]
 
+mod agents;
 mod catalog;
 mod chats;
 mod engine;
 pub mod race;
 
-pub use catalog::{ScriptedCatalog, ScriptedMachine, ScriptedServer};
+pub use agents::{Desk, ended, live, totals};
+pub use catalog::{ScriptedCatalog, ScriptedMachine};
 pub use engine::{Actor, Pair};
 
 use dspark_protocol::EngineHandle;
@@ -14,8 +16,8 @@ use dspark_window::{
     bridge::Offer,
     settings::{Settings, ThemeChoice},
     state::{
-        Asker, BenchMsg, ChatMsg, Choice, DecodingMsg, FirstRunMsg, HubMsg, Known, LabMsg, LabView, MachineMsg, Measured, ModelsMsg,
-        ModelsTab, Msg, PaletteMsg, RaceMsg, Reply, Screen, SettingsMsg, SettingsPage, ShelfMsg, Used,
+        AgentsMsg, AgentsView, Asker, BenchMsg, ChatMsg, Choice, DecodingMsg, FirstRunMsg, HubMsg, Known, LabMsg, LabView, MachineMsg,
+        Measured, ModelsMsg, ModelsTab, Msg, PaletteMsg, RaceMsg, Reply, Screen, SettingsMsg, SettingsPage, ShelfMsg, Used,
     },
 };
 use std::{error::Error, path::Path};
@@ -79,6 +81,20 @@ pub enum Scene {
     /// Two benchmarks of the pair, one beside the other.
     Benchmark,
     BenchmarkEmpty,
+    /// Programs in every state.
+    Agents,
+    /// What would be written for one of them.
+    AgentsChange,
+    /// The same after somebody else has changed the file.
+    AgentsChanged,
+    /// How to set one up by hand.
+    AgentsSteps,
+    /// The same with the server off and nothing installed.
+    AgentsOff,
+    /// Requests of other programs.
+    Connections,
+    /// Before the first one.
+    ConnectionsEmpty,
     /// A long reply at 400 tokens a second.
     Stream,
     /// The same at the end of a chat of 200,000 tokens, beside ten thousand others.
@@ -121,6 +137,13 @@ impl Scene {
             "race-empty" => Self::RaceEmpty,
             "benchmark" => Self::Benchmark,
             "benchmark-empty" => Self::BenchmarkEmpty,
+            "agents" => Self::Agents,
+            "agents-change" => Self::AgentsChange,
+            "agents-changed" => Self::AgentsChanged,
+            "agents-steps" => Self::AgentsSteps,
+            "agents-off" => Self::AgentsOff,
+            "connections" => Self::Connections,
+            "connections-empty" => Self::ConnectionsEmpty,
             "stream" => Self::Stream,
             "heavy" => Self::Heavy,
             _ => return None,
@@ -138,7 +161,11 @@ impl Scene {
         };
         settings.general.load_last_model = false;
         settings.chat.show_sources = matches!(self, Self::Chat | Self::Reply);
+        settings.server.enabled = self != Self::AgentsOff;
         settings.save(&data.join("settings.toml"))?;
+        if matches!(self, Self::Agents | Self::AgentsChange | Self::AgentsChanged | Self::AgentsSteps) {
+            agents::install(data)?;
+        }
         let fresh = [
             Self::FirstRun,
             Self::FirstRunCheck,
@@ -174,6 +201,8 @@ impl Scene {
                 think: true,
                 ..Actor::default()
             },
+            // Held in the middle of the first reply, which another program has asked for.
+            Self::Connections => return agents::busy(),
             Self::Stream | Self::Heavy => Actor {
                 answer: chats::PLAY.repeat(100),
                 rate: 400.0,
@@ -206,6 +235,34 @@ impl Scene {
             _ => Actor::default(),
         };
         actor.start()
+    }
+
+    /// It shows other programs.
+    pub fn of_agents(self) -> bool {
+        matches!(
+            self,
+            Self::Agents
+                | Self::AgentsChange
+                | Self::AgentsChanged
+                | Self::AgentsSteps
+                | Self::AgentsOff
+                | Self::Connections
+                | Self::ConnectionsEmpty
+        )
+    }
+
+    /// The server, and who has asked it.
+    pub fn server(self) -> Desk {
+        match self {
+            Self::Connections => Desk::busy(),
+            Self::Agents | Self::AgentsChange | Self::AgentsChanged | Self::AgentsSteps => Desk::used(),
+            _ => Desk::default(),
+        }
+    }
+
+    /// Where programs keep their settings here.
+    pub fn places(data: &Path) -> dspark_agents::Places {
+        agents::places(data)
     }
 
     /// What a person would have done to get here.
@@ -326,6 +383,14 @@ impl Scene {
                     Msg::Show(Screen::Settings),
                     Msg::Decoding(DecodingMsg::Edit(Box::new(edited))),
                 ]
+            }
+            Self::Agents | Self::AgentsOff => vec![Msg::Show(Screen::Agents)],
+            Self::AgentsChange => vec![Msg::Show(Screen::Agents), AgentsMsg::Change("codex").into()],
+            Self::AgentsChanged => vec![Msg::Show(Screen::Agents), AgentsMsg::Undo("crush").into()],
+            Self::AgentsSteps => vec![Msg::Show(Screen::Agents), AgentsMsg::Steps("cline").into()],
+            Self::Connections | Self::ConnectionsEmpty => {
+                let view = AgentsMsg::View(AgentsView::Connections).into();
+                vec![view, AgentsMsg::Unfold("req_5d1".into()).into(), Msg::Show(Screen::Agents)]
             }
             Self::Picker => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Models(ModelsMsg::Picker(true))],
         }

@@ -1,7 +1,9 @@
 //! Between the state and the world: carries effects out on other threads and sends back messages. Every call here
 //! returns at once.
 
+mod agents;
 mod compare;
+mod connections;
 mod files;
 mod inbox;
 pub mod intake;
@@ -9,7 +11,9 @@ mod keeper;
 mod latest;
 mod seams;
 mod shelf;
+mod watch;
 
+pub use connections::{Activity, CallEnd, CallState, ClientTotals, Difference, EndedCall, LiveCall, Receipt, dialect};
 pub use inbox::{FRAME, Inbox};
 pub use seams::{MachineSource, NoMachine, NoServer, Reading, ServerConfig, ServerControl, ServerFailure};
 pub use shelf::{
@@ -23,7 +27,9 @@ use crate::{
         Asker, ChatMsg, Effect, FilesMsg, FirstRunMsg, LabMsg, MachineMsg, Measured, ModelsMsg, Msg, SettingsMsg, SidebarMsg, StoreWrite,
     },
 };
-use dspark_protocol::{EngineError, EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request, Snapshot};
+use agents::AgentDesk;
+use dspark_agents::Places;
+use dspark_protocol::{EngineError, EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request};
 use dspark_sessions::{SessionHead, Store};
 use keeper::Keeper;
 use latest::Latest;
@@ -70,6 +76,7 @@ pub struct Bridge {
     catalog: Arc<dyn Catalog>,
     server: Arc<dyn ServerControl>,
     machine: Arc<dyn MachineSource>,
+    agents: AgentDesk,
     pub(crate) settings_path: PathBuf,
     /// Reads of the chats, one after the other.
     desk: mpsc::Sender<Job>,
@@ -97,7 +104,7 @@ impl Bridge {
     ) -> Self {
         let inbox = Inbox::default();
         let watching = CancellationToken::new();
-        watch(engine.clone(), inbox.clone(), watching.clone());
+        watch::watch(engine.clone(), inbox.clone(), watching.clone());
         if let Some(store) = &store {
             let inbox = inbox.clone();
             store.on_error(move |body| {
@@ -141,6 +148,7 @@ impl Bridge {
         );
         keeper.recall(&desk);
         Self {
+            agents: AgentDesk::new(None, inbox.clone()),
             inbox,
             engine,
             store,
@@ -174,6 +182,18 @@ impl Bridge {
             }
         });
         self
+    }
+
+    /// With settings of other programs in these places.
+    #[must_use]
+    pub fn among(mut self, places: Option<Places>) -> Self {
+        self.agents = AgentDesk::new(places, self.inbox.clone());
+        self
+    }
+
+    /// Who asks the server for what.
+    pub fn activity(&self) -> Activity {
+        self.server.activity()
     }
 
     fn measured_path(&self) -> PathBuf {
@@ -236,6 +256,13 @@ impl Bridge {
             Effect::StopServer => {
                 let server = self.server.clone();
                 run(&self.server_desk, move || server.stop());
+            }
+            Effect::LookAtAgents { serving, project } => self.agents.look(serving, &project),
+            Effect::ApplyAgent(plan) => self.agents.apply(*plan),
+            Effect::UndoAgent { id, changed } => self.agents.undo(id, changed),
+            Effect::KeepAgent(id) => self.agents.keep(id),
+            Effect::CancelCall(id) => {
+                self.server.cancel(&id);
             }
             Effect::SaveFile { name, text } => self.save_file(name, text),
             Effect::ReadFiles { paths, chats } => {
@@ -538,35 +565,4 @@ fn run(desk: &mpsc::Sender<Job>, job: impl FnOnce() + Send + 'static) {
     if desk.send(Box::new(job)).is_err() {
         tracing::error!("a background thread has ended early");
     }
-}
-
-/// Sends every new picture of the engine, until cancelled. The heartbeat alone is no news.
-fn watch(engine: EngineHandle, inbox: Inbox, cancel: CancellationToken) {
-    thread("watch", move || {
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
-            return;
-        };
-        runtime.block_on(async move {
-            let mut changes = engine.subscribe();
-            let mut last = changes.borrow_and_update().clone();
-            inbox.push(Msg::Snapshot(last.clone()));
-            while let Some(Ok(())) = cancel.run_until_cancelled(changes.changed()).await {
-                let snapshot = changes.borrow_and_update().clone();
-                if is_news(&last, &snapshot) {
-                    inbox.push(Msg::Snapshot(snapshot.clone()));
-                    last = snapshot;
-                }
-                tokio::time::sleep(FRAME).await;
-            }
-        });
-    });
-}
-
-fn is_news(before: &Snapshot, after: &Snapshot) -> bool {
-    let beat = |snapshot: &Snapshot| Snapshot {
-        beat: before.started,
-        started: before.started,
-        ..snapshot.clone()
-    };
-    beat(before) != beat(after)
 }

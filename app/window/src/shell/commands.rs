@@ -5,9 +5,10 @@ use super::{
     text::bytes,
 };
 use crate::state::{
-    BenchAs, BenchMsg, ChatMsg, Comparing, DecodingMsg, DownloadMsg, ExportChat, FirstRunMsg, LabMsg, LabView, MachineMsg, ModelsMsg,
-    ModelsTab, Msg, RaceMsg, Screen, SettingsMsg, SettingsPage, ShareAs, State,
+    AgentsMsg, AgentsView, BenchAs, BenchMsg, ChatMsg, Comparing, DecodingMsg, DownloadMsg, ExportChat, FirstRunMsg, LabMsg, LabView,
+    MachineMsg, ModelsMsg, ModelsTab, Msg, RaceMsg, Screen, SettingsMsg, SettingsPage, ShareAs, State,
 };
+use dspark_agents::CLIENTS;
 use dspark_look::Icon;
 use std::ops::Range;
 
@@ -131,6 +132,7 @@ fn icon_of(action: Action) -> Icon {
         Action::Chat => Icon::ChatCircle,
         Action::Lab => Icon::Flask,
         Action::Models | Action::Picker => Icon::Cube,
+        Action::Agents => Icon::PlugsConnected,
         Action::Settings | Action::Preferences => Icon::GearSix,
         Action::SearchChats | Action::Palette => Icon::MagnifyingGlass,
         Action::Regenerate => Icon::ArrowsClockwise,
@@ -215,6 +217,25 @@ fn actions(state: &State) -> Vec<Command> {
             vec![Msg::Lab(LabMsg::View(view)), Msg::Show(Screen::Lab)],
         ));
     }
+    rows.push(add(
+        Icon::PlugsConnected,
+        "Agents: Connections".into(),
+        vec![AgentsMsg::View(AgentsView::Connections).into(), Msg::Show(Screen::Agents)],
+    ));
+    for client in &CLIENTS {
+        let sheet = if client.file.is_some() {
+            AgentsMsg::Change(client.id)
+        } else {
+            AgentsMsg::Steps(client.id)
+        };
+        rows.push(add(
+            Icon::PlugsConnected,
+            format!("Agents: Set up {}", client.name),
+            vec![AgentsMsg::View(AgentsView::SetUp).into(), Msg::Show(Screen::Agents), sheet.into()],
+        ));
+    }
+    let base = format!("{}/v1", state.base_url());
+    rows.push(add(Icon::Copy, "Copy the base URL".into(), vec![Msg::Copy(base.clone())]).detail(base));
     rows.push(add(
         Icon::Gauge,
         "Measure memory bandwidth".into(),

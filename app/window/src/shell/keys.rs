@@ -11,6 +11,7 @@ pub enum Action {
     Chat,
     Lab,
     Models,
+    Agents,
     Settings,
     Preferences,
     Picker,
@@ -36,7 +37,8 @@ pub const MAP: &[(Action, Modifiers, Key, &str)] = &[
     (Action::Chat, Modifiers::COMMAND, Key::Num1, "Chat"),
     (Action::Lab, Modifiers::COMMAND, Key::Num2, "Lab"),
     (Action::Models, Modifiers::COMMAND, Key::Num3, "Models"),
-    (Action::Settings, Modifiers::COMMAND, Key::Num4, "Settings"),
+    (Action::Agents, Modifiers::COMMAND, Key::Num4, "Agents"),
+    (Action::Settings, Modifiers::COMMAND, Key::Num5, "Settings"),
     (Action::Preferences, Modifiers::COMMAND, Key::Comma, "Settings"),
     (Action::Palette, Modifiers::COMMAND, Key::K, "Find a command, model or chat"),
     (Action::Picker, Modifiers::COMMAND, Key::L, "Choose a model"),
@@ -83,7 +85,7 @@ pub fn label_of(action: Action) -> String {
 
 /// Reads this frame's keys.
 pub(crate) fn read(ui: &Ui, state: &State, out: &mut Vec<Msg>) {
-    if state.confirm_quit.is_some() {
+    if state.confirm_quit.is_some() || state.agents.sheet.is_some() {
         return;
     }
     if state.palette.is_some() {
@@ -129,6 +131,7 @@ pub(super) fn act(action: Action, state: &State, out: &mut Vec<Msg>) {
         Action::Chat => out.push(Msg::Show(Screen::Chat)),
         Action::Lab => out.push(Msg::Show(Screen::Lab)),
         Action::Models => out.push(Msg::Show(Screen::Models)),
+        Action::Agents => out.push(Msg::Show(Screen::Agents)),
         Action::Settings => out.push(Msg::Show(Screen::Settings)),
         Action::Preferences => {
             out.push(Msg::Settings(SettingsMsg::Page(SettingsPage::General)));

@@ -8,6 +8,7 @@ use crate::{
     tray::Tray,
 };
 use anyhow::anyhow;
+use dspark_agents::Places;
 use dspark_protocol::{EngineHandle, EngineState};
 use dspark_sessions::{Recovery, Store};
 use egui::{Context, ViewportCommand};
@@ -41,6 +42,8 @@ pub struct AppOptions {
     pub machine: Arc<dyn MachineSource>,
     /// What measurements are stamped with.
     pub version: String,
+    /// Where other programs keep their settings; without, none can be set up from here.
+    pub agents: Option<Places>,
     /// Width and height in points.
     pub size: [f32; 2],
     /// Carried out as soon as the engine has said how it is (scripts and tests).
@@ -67,6 +70,7 @@ impl AppOptions {
             server,
             machine: Arc::new(NoMachine),
             version: env!("CARGO_PKG_VERSION").into(),
+            agents: None,
             size: [1280.0, 800.0],
             opening: Vec::new(),
             frames: None,
@@ -187,8 +191,9 @@ impl App {
         let mut state = State::new(settings, options.data_dir, store.next_ids(), Clock::now());
         state.version = options.version;
         let draft = store.draft(0).unwrap_or_default();
-        let bridge =
-            Bridge::new(options.engine, Some(store), options.catalog, options.server, options.settings_path).on_machine(options.machine);
+        let bridge = Bridge::new(options.engine, Some(store), options.catalog, options.server, options.settings_path)
+            .on_machine(options.machine)
+            .among(options.agents);
         let mut window = Window::new(ctx, state, bridge);
         super::instance::listen(&data_dir, window.inbox());
         let tray = Tray::new(window.inbox());

@@ -1,5 +1,6 @@
 use super::{
     Screen,
+    agents::AgentsMsg,
     bench::BenchMsg,
     chat::ChatMsg,
     decoding::DecodingMsg,
@@ -20,7 +21,8 @@ use crate::{
     bridge::ServerConfig,
     settings::{DrafterChoice, Settings},
 };
-use dspark_compare::{Bench, Plan, Race, Wish};
+use dspark_agents::{Plan, Serving};
+use dspark_compare::{Bench, Plan as BenchPlan, Race, Wish};
 use dspark_protocol::{LoadRequest, Prompt, Request, Snapshot};
 use dspark_sessions::{Message, MessageState, Meta, SessionHead};
 use std::{path::PathBuf, sync::Arc};
@@ -42,6 +44,7 @@ pub enum Msg {
     Machine(MachineMsg),
     Race(RaceMsg),
     Bench(BenchMsg),
+    Agents(AgentsMsg),
     Decoding(DecodingMsg),
     Palette(PaletteMsg),
     /// A file that was asked for is written, or is not.
@@ -105,7 +108,7 @@ pub enum Effect {
     /// One prompt by several ways of decoding.
     Race(Box<Wish>),
     /// Many prompts by several ways of decoding.
-    Bench(Box<Plan>),
+    Bench(Box<BenchPlan>),
     /// Ends whichever of both runs.
     CancelComparison,
     /// Races and benchmarks that are kept in this folder.
@@ -158,6 +161,20 @@ pub enum Effect {
     ApplyAppearance,
     StartServer(ServerConfig),
     StopServer,
+    /// Where every client stands with this server; without one, whether it is set up at all.
+    LookAtAgents {
+        serving: Option<Serving>,
+        project: String,
+    },
+    ApplyAgent(Box<Plan>),
+    /// `changed`: although others have changed the file.
+    UndoAgent {
+        id: &'static str,
+        changed: bool,
+    },
+    KeepAgent(&'static str),
+    /// A request of another program.
+    CancelCall(String),
     Copy(String),
     /// What they are is found out; `chats` are sought for in them and nothing else.
     ReadFiles {

@@ -2,6 +2,7 @@
 //! a list of effects. Nothing here draws, waits, or touches the engine; [`crate::bridge`] carries the effects out and
 //! sends back messages.
 
+mod agents;
 mod bench;
 mod chat;
 mod decoding;
@@ -27,6 +28,7 @@ mod sources;
 mod status;
 mod toast;
 
+pub use agents::{Agents, AgentsMsg, AgentsView, Looked, Sheet, SheetPage};
 pub use bench::{BENCH_ARMS, BenchAs, BenchLab, BenchMsg, Extent, Measuring};
 pub use chat::{Chat, ChatMsg, Draft, Edit, Live, Phase};
 pub use decoding::DecodingMsg;
@@ -64,6 +66,7 @@ pub enum Screen {
     Chat,
     Lab,
     Models,
+    Agents,
     Settings,
 }
 
@@ -110,6 +113,7 @@ pub struct State {
     pub models: Models,
     pub first_run: FirstRun,
     pub lab: Lab,
+    pub agents: Agents,
     /// Decoding settings that wait for a reload of the model.
     pub decoding: Option<crate::settings::Decoding>,
     /// The command palette, while it is open.
@@ -146,6 +150,7 @@ impl State {
             lives: BTreeMap::new(),
             models: Models::default(),
             lab: Lab::default(),
+            agents: Agents::default(),
             decoding: None,
             palette: None,
             server: ServerState::default(),
@@ -267,6 +272,10 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
             if screen == Screen::Lab {
                 lab::opened(state, out);
             }
+            if screen == Screen::Agents {
+                // Other programs may have changed their files since.
+                out.extend(update(state, AgentsMsg::Look.into()));
+            }
         }
         Msg::Snapshot(snapshot) => models::snapshot(state, snapshot, out),
         Msg::Chat(message) => chat::update(state, message, out),
@@ -281,6 +290,7 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
         Msg::Machine(message) => machine::update(state, message, out),
         Msg::Race(message) => race::update(state, message, out),
         Msg::Bench(message) => bench::update(state, message, out),
+        Msg::Agents(message) => agents::update(state, message, out),
         Msg::Palette(message) => palette::update(state, message, out),
         Msg::Decoding(message) => decoding::update(state, message, out),
         Msg::Saved(result) => saved(state, result),
@@ -327,5 +337,6 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
         Msg::QuitConfirmed => out.push(Effect::Quit),
         Msg::QuitCancelled => state.confirm_quit = None,
     }
+    agents::follow(state, &mut effects);
     effects
 }

@@ -1,6 +1,7 @@
 //! The chat, model and server flows as messages in and effects out: no window, no engine, no disk.
 #![allow(clippy::unwrap_used, clippy::wildcard_imports)]
 
+mod agents;
 mod chat;
 mod files;
 mod first_run;

@@ -75,40 +75,9 @@ pub(crate) async fn cancel(State(app): State<App>, request: Request) -> Result<J
     Ok(Json(json!({ "cancelled": cancelled })))
 }
 
+/// What is under way, what is over, and who asked.
 pub(crate) async fn requests(State(app): State<App>) -> Json<Value> {
-    let live: Vec<Value> = app
-        .registry
-        .live()
-        .iter()
-        .map(|live| {
-            json!({
-                "request_id": live.request_id,
-                "client": live.client,
-                "route": live.route,
-                "phase": format!("{:?}", live.phase).to_lowercase(),
-                "prompt_tokens": live.prompt_tokens,
-                "generated": live.generated,
-                "seconds": live.since.elapsed().as_secs_f64(),
-            })
-        })
-        .collect();
-    let seen = |at: std::time::SystemTime| at.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let clients: Vec<Value> = app
-        .registry
-        .clients()
-        .iter()
-        .map(|client| {
-            json!({
-                "client": client.client,
-                "requests": client.requests,
-                "failed": client.failed,
-                "prompt_tokens": client.prompt_tokens,
-                "completion_tokens": client.completion_tokens,
-                "last_seen": seen(client.last_seen),
-            })
-        })
-        .collect();
-    Json(json!({ "requests": live, "clients": clients }))
+    Json(app.registry.report())
 }
 
 pub(crate) async fn models(State(app): State<App>) -> Result<Json<Value>, ApiError> {

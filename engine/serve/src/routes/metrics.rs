@@ -32,11 +32,21 @@ pub(crate) async fn metrics(State(app): State<App>, request: Request) -> Respons
         .and_then(|accept| accept.to_str().ok())
         .unwrap_or_default();
     let query = request.uri().query().unwrap_or_default();
-    if query.split('&').any(|pair| pair == "format=prometheus") || accept.starts_with("text/plain") {
+    if query.split('&').any(|pair| pair == "format=prometheus") || wants_text(accept) {
         let text = prometheus::exposition(&app, &snapshot, &stats, &gauges);
         return ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response();
     }
     Json(report(&app, &snapshot, &stats, &gauges)).into_response()
+}
+
+/// Prometheus asks for OpenMetrics first and takes its own text format; whoever names neither, or JSON before them, gets JSON.
+fn wants_text(accept: &str) -> bool {
+    let mut kinds = accept.split(',').map(|kind| kind.split(';').next().unwrap_or_default().trim());
+    let of_text = ["text/plain", "application/openmetrics-text"];
+    kinds.find(|kind| of_text.contains(kind) || *kind == "application/json") != Some("application/json")
+        && accept
+            .split(',')
+            .any(|kind| of_text.iter().any(|text| kind.trim().starts_with(text)))
 }
 
 /// What the program around the server knows of the machine; nothing without one. Read beside the runtime's threads: it may
