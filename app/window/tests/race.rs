@@ -86,7 +86,16 @@ fn lanes_are_chosen_by_name_and_what_cannot_be_run_says_why() {
 
 #[test]
 fn a_cancelled_race_keeps_its_finished_lanes() {
-    let mut test = open(Script::saying(TEXT.repeat(60)).drafting().at(150.0));
+    // The first lane is soon done, the second takes its time.
+    let answer = std::sync::Arc::new(|request: &dspark_protocol::Request| {
+        let plain = request.mode == dspark_protocol::Mode::Baseline;
+        Ok(TEXT.repeat(if plain { 60 } else { 1 }))
+    });
+    let script = Script {
+        answer,
+        ..Script::saying("").drafting().at(20.0)
+    };
+    let mut test = open(script);
     racing(&mut test);
     until(&mut test, "the second lane", |window| {
         let running = window.state.lab.race.running.as_ref();
@@ -98,7 +107,7 @@ fn a_cancelled_race_keeps_its_finished_lanes() {
     test.get_by_label_contains("Ended early. 1 of its lanes were done before it ended: cancelled.");
 
     // Before any lane is done nothing is left of it, and one action leads on.
-    let mut test = open(Script::saying(TEXT.repeat(60)).drafting().at(50.0));
+    let mut test = open(Script::saying(TEXT.repeat(60)).drafting().at(20.0));
     racing(&mut test);
     until(&mut test, "a token", |window| {
         let running = window.state.lab.race.running.as_ref();
