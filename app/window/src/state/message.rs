@@ -29,6 +29,7 @@ use std::{path::PathBuf, sync::Arc};
 
 /// What happened: a person did something, or the engine, the chats, or the server answered.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "a few a second, each moved once")]
 pub enum Msg {
     Show(Screen),
     Snapshot(Arc<Snapshot>),

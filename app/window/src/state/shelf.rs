@@ -75,7 +75,7 @@ pub enum ShelfMsg {
     Reveal(PathBuf),
     Revealed(Result<(), String>),
     /// Ask first.
-    AskDelete(ModelEntry),
+    AskDelete(Box<ModelEntry>),
     Delete(PathBuf),
     Deleted {
         name: String,
@@ -110,7 +110,7 @@ pub(super) fn update(state: &mut State, message: ShelfMsg, out: &mut Vec<Effect>
                 state.toasts.push(Toast::warning("The folder was not opened", reason));
             }
         }
-        ShelfMsg::AskDelete(entry) => state.models.question = Some(models::Question::Delete(Box::new(entry))),
+        ShelfMsg::AskDelete(entry) => state.models.question = Some(models::Question::Delete(entry)),
         ShelfMsg::Delete(path) => delete(state, path, out),
         ShelfMsg::Deleted { name, result } => {
             match result {

@@ -309,7 +309,7 @@ fn a_model_that_is_too_big_is_loaded_only_on_purpose() {
 fn deletion_asks_and_spares_the_loaded_model() {
     let mut state = ready();
     update(&mut state, surveyed(vec![entry("starter"), entry("old")], Vec::new()));
-    update(&mut state, ShelfMsg::AskDelete(entry("old")).into());
+    update(&mut state, ShelfMsg::AskDelete(Box::new(entry("old"))).into());
     assert!(matches!(&state.models.question, Some(Question::Delete(entry)) if entry.name == "old"));
     let effects = update(&mut state, ShelfMsg::Delete("/models/old".into()).into());
     let removes = |effects: &[Effect]| effects.iter().any(|effect| matches!(effect, Effect::Remove { .. }));

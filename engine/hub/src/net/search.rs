@@ -113,11 +113,11 @@ impl Network {
     }
 
     async fn list(&self, words: &str, filter: Option<&str>, job: &Job) -> Result<Vec<Found>> {
-        let fields: String = FIELDS.iter().map(|field| format!("&expand[]={field}")).collect();
+        let fields = FIELDS.join("&expand[]=");
         let filter = filter.map_or_else(String::new, |filter| format!("&filter={filter}"));
         let words_escaped = super::repo::escape(words);
         let url = format!(
-            "{}/api/models?search={words_escaped}{filter}&sort=downloads&direction=-1&limit={PAGE}{fields}",
+            "{}/api/models?search={words_escaped}{filter}&sort=downloads&direction=-1&limit={PAGE}&expand[]={fields}",
             self.endpoint
         );
         let response = self.get(&url, words, "main", job).await?;

@@ -35,9 +35,9 @@ pub(super) fn show(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<Ms
         } else {
             beside(ui, |ui, second| {
                 if second {
-                    choose(ui, state, line, at, out)
+                    choose(ui, state, line, at, out);
                 } else {
-                    sum(ui, state, line, at)
+                    sum(ui, state, line, at);
                 }
             });
         }

@@ -41,10 +41,9 @@ impl Column {
     fn width(self) -> f32 {
         match self {
             Self::Download => 112.0,
-            Self::Plain => 84.0,
             Self::Drafts => 132.0,
             Self::Where => 140.0,
-            Self::Used | Self::Popular => 84.0,
+            Self::Plain | Self::Used | Self::Popular => 84.0,
             Self::Fit => 124.0,
         }
     }
@@ -294,7 +293,7 @@ pub(super) fn files(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<M
                 )
                 .clicked()
             {
-                out.push(ShelfMsg::AskDelete(entry.clone()).into());
+                out.push(ShelfMsg::AskDelete(Box::new(entry.clone())).into());
             }
         }
         Some(Err(reason)) => {
