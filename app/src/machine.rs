@@ -70,7 +70,7 @@ fn stalled(text: &str) -> Option<f64> {
 }
 
 /// From the headers of the safetensors files; no weights are read.
-fn footprint(model: &Path) -> Result<Footprint, String> {
+pub(crate) fn footprint(model: &Path) -> Result<Footprint, String> {
     let unreadable = |path: &Path, error: &dyn std::fmt::Display| format!("`{}` cannot be read: {error}", path.display());
     let config: Value = std::fs::read(model.join("config.json"))
         .map_err(|error| unreadable(&model.join("config.json"), &error))

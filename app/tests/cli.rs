@@ -280,3 +280,42 @@ fn convert_makes_a_folder_once_and_names_what_it_refuses() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("read back and equal"));
     assert!(errors(&output).contains("converting"), "{}", errors(&output));
 }
+
+#[test]
+fn benchmarks_that_were_run_are_listed_without_a_model() {
+    let home = tempfile::tempdir().unwrap();
+    let none = program(home.path(), &["benchmark", "--history"]).output().unwrap();
+    assert_eq!(none.status.code(), Some(0), "{none:?}");
+    assert!(String::from_utf8_lossy(&none.stdout).contains("No benchmark has been run yet"));
+    let data = home.path().join("data");
+    let run = |name: &str, rate: f64, speedup: f64| dspark_compare::Run {
+        run: name.into(),
+        decode_tok_s: rate,
+        speedup,
+        ..dspark_compare::Run::default()
+    };
+    let bench = dspark_compare::Bench {
+        stamp: dspark_compare::Stamp {
+            at: 1_795_874_520,
+            target: "tiny".into(),
+            device: "a machine".into(),
+            ..dspark_compare::Stamp::default()
+        },
+        runs: vec![run("baseline", 40.0, 1.0), run("auto", 84.0, 2.1)],
+        flags: vec!["other requests ran".into()],
+        ..dspark_compare::Bench::default()
+    };
+    dspark_compare::append_bench(&data.join(dspark_compare::BENCHES), &bench).unwrap();
+    let folder = data.to_str().unwrap();
+    let listed = program(home.path(), &["benchmark", "--history", "--data-dir", folder])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&listed.stdout);
+    for part in ["tiny", "a machine", "40.0", "auto 2.10×", "other requests ran", "2026-11-28"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let listed = program(home.path(), &["benchmark", "--history", "--json", "--data-dir", folder])
+        .output()
+        .unwrap();
+    assert_eq!(object(&listed)["benchmarks"][0]["runs"][1]["run"], "auto");
+}

@@ -1,7 +1,8 @@
 //! What can be said on the command line. Every knob has the same spelling wherever it appears.
 
-use super::{arms::Shape, convert::ConvertArgs};
+use super::convert::ConvertArgs;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use dspark_compare::Shape;
 use dspark_protocol::Cap;
 use std::{ffi::OsString, path::PathBuf};
 use values::{at_least_one, share, temperature, whole};
@@ -313,6 +314,15 @@ pub(super) enum ModelsCommand {
         #[arg(long)]
         yes: bool,
     },
+    /// Look for models on the hub, builds for MLX first; says which can be loaded, and why the others cannot.
+    Search {
+        /// Words of a name.
+        #[arg(required = true)]
+        words: Vec<String>,
+        /// Show what cannot be loaded too.
+        #[arg(long)]
+        all: bool,
+    },
     /// Print a model's folder.
     Path { repo: String },
     /// Check a model's files against what was published.
@@ -351,10 +361,10 @@ pub(super) struct ProofArgs {
     #[command(flatten)]
     pub(super) rounds: RoundArgs,
     /// Ways to decode: auto, dspark, dflash, lookup, baseline, with `+lookup` or `+tree`.
-    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "auto,lookup", value_parser = super::arms::shape)]
+    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "auto,lookup", value_parser = dspark_compare::shape)]
     pub(super) modes: Vec<Shape>,
     /// Drafts of a round, for each of them: a number, derived, auto or full.
-    #[arg(long, value_name = "CAPS", value_delimiter = ',', default_value = "1,3,full,auto", value_parser = super::arms::cap)]
+    #[arg(long, value_name = "CAPS", value_delimiter = ',', default_value = "1,3,full,auto", value_parser = dspark_compare::cap)]
     pub(super) caps: Vec<Cap>,
     /// Instead of the shipped prompts (may be repeated).
     #[arg(long)]
@@ -372,10 +382,10 @@ pub(super) struct BenchmarkArgs {
     #[command(flatten)]
     pub(super) rounds: RoundArgs,
     /// Ways to set beside plain decoding: auto, dspark, dflash, lookup, with `+lookup` or `+tree`.
-    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "auto", value_parser = super::arms::shape)]
+    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "auto", value_parser = dspark_compare::shape)]
     pub(super) modes: Vec<Shape>,
     /// Drafts of a round, for each of them: a number, derived, auto or full.
-    #[arg(long, value_name = "CAPS", value_delimiter = ',', default_value = "derived,auto", value_parser = super::arms::cap)]
+    #[arg(long, value_name = "CAPS", value_delimiter = ',', default_value = "derived,auto", value_parser = dspark_compare::cap)]
     pub(super) caps: Vec<Cap>,
     /// Instead of the shipped prompts (may be repeated).
     #[arg(long)]
@@ -388,6 +398,12 @@ pub(super) struct BenchmarkArgs {
     /// Draw the result as an SVG picture.
     #[arg(long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,
+    /// Keep what is measured here instead of in the user's data folder, as the window does.
+    #[arg(long, value_name = "FOLDER", env = "MLX_DSPARK_DATA")]
+    pub(super) data_dir: Option<PathBuf>,
+    /// List the benchmarks that were run, here and in the window, and run none.
+    #[arg(long)]
+    pub(super) history: bool,
 }
 
 #[derive(Debug, Args)]

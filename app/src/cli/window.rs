@@ -42,6 +42,7 @@ pub(super) fn open(args: &AppArgs, output: &Output) -> Outcome {
     let mut options = AppOptions::new(handle.clone(), data_dir, settings_path, catalog, server);
     options.machine = Arc::new(crate::machine::ThisMachine);
     options.model = model;
+    options.version = crate::version();
     let closed = shell::run(options);
     handle.shutdown();
     let no_window = closed

@@ -376,6 +376,8 @@ fn a_folder_that_is_no_model_is_refused_in_place() {
     let mut test = open(Script::saying("ok"));
     test.key_press_modifiers(Modifiers::COMMAND, Key::Num3);
     test.run_steps(3);
+    test.get_by_label("On this machine").click();
+    test.run_steps(3);
     test.get_by_label("Model folder").focus();
     test.run_steps(1);
     test.get_by_label("Model folder").type_text("/nowhere/at/all");

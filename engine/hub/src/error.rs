@@ -49,6 +49,8 @@ pub enum HubError {
     Forbidden { repo: String, reason: String },
     #[error("{what} failed after {attempts} attempts: {reason}; what has arrived is kept, try again to resume")]
     Network { what: String, attempts: u32, reason: String },
+    #[error("{host} asks to wait: too many requests from here{}", after.map_or_else(|| "; try again in a minute".into(), |seconds| format!("; try again in {seconds} s")))]
+    TooMany { host: String, after: Option<u64> },
     #[error("`{file}` arrived damaged ({reason}) and was discarded: try again; if it persists, a proxy or mirror is changing it")]
     Checksum { file: String, reason: String },
     #[error("`{repo}` holds nothing this engine can load: {reason}")]
@@ -92,7 +94,12 @@ impl HubError {
     pub fn is_network(&self) -> bool {
         matches!(
             self,
-            Self::Offline { .. } | Self::Unreachable { .. } | Self::Network { .. } | Self::Checksum { .. } | Self::BadReply { .. }
+            Self::Offline { .. }
+                | Self::Unreachable { .. }
+                | Self::Network { .. }
+                | Self::TooMany { .. }
+                | Self::Checksum { .. }
+                | Self::BadReply { .. }
         )
     }
 

@@ -73,6 +73,9 @@ pub struct Curves {
     pub context: usize,
     /// Seconds since the Unix epoch.
     pub measured_at: u64,
+    /// The machine was busy with something else meanwhile: good enough to choose by, not to be kept or told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsteady: bool,
 }
 
 /// Where the cap in use comes from.

@@ -156,7 +156,8 @@ impl Pair {
 
     /// What a verify of one row is measured at: milliseconds of a plain step at this depth.
     pub(super) fn plain_ms(&self, depth: usize) -> Option<f64> {
-        self.cost.as_ref().map(|cost| cost.round_ms(0, depth))
+        let cost = self.cost.as_ref().filter(|cost| !cost.curves().unsteady);
+        cost.map(|cost| cost.round_ms(0, depth))
     }
 
     /// What is shown of it between requests.

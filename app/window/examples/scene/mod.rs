@@ -4,16 +4,18 @@
 mod catalog;
 mod chats;
 mod engine;
+pub mod race;
 
 pub use catalog::{ScriptedCatalog, ScriptedMachine, ScriptedServer};
 pub use engine::{Actor, Pair};
 
 use dspark_protocol::EngineHandle;
 use dspark_window::{
+    bridge::Offer,
     settings::{Settings, ThemeChoice},
     state::{
-        Asker, ChatMsg, Choice, DecodingMsg, FirstRunMsg, LabMsg, LabView, MachineMsg, Measured, ModelsMsg, Msg, PaletteMsg, Reply, Screen,
-        SettingsMsg, SettingsPage,
+        Asker, BenchMsg, ChatMsg, Choice, DecodingMsg, FirstRunMsg, HubMsg, Known, LabMsg, LabView, MachineMsg, Measured, ModelsMsg,
+        ModelsTab, Msg, PaletteMsg, RaceMsg, Reply, Screen, SettingsMsg, SettingsPage, ShelfMsg, Used,
     },
 };
 use std::{error::Error, path::Path};
@@ -36,6 +38,12 @@ pub enum Scene {
     /// What it was worth.
     FirstRunDone,
     Models,
+    /// Those on this machine, one of them open.
+    ModelsHere,
+    /// What the hub has.
+    ModelsSearch,
+    /// One runs, one waits, one failed.
+    ModelsDownloads,
     Settings,
     Picker,
     /// Rounds of two replies.
@@ -59,6 +67,22 @@ pub enum Scene {
     MachineEmpty,
     /// The Lab before there is a model.
     LabNoModel,
+    /// In the middle of a replay.
+    Race,
+    /// Four lanes at the end of theirs.
+    RaceFour,
+    /// A lane that is being run.
+    RaceRunning,
+    /// Races of other days.
+    RaceEarlier,
+    RaceEmpty,
+    /// Two benchmarks of the pair, one beside the other.
+    Benchmark,
+    BenchmarkEmpty,
+    /// A long reply at 400 tokens a second.
+    Stream,
+    /// The same at the end of a chat of 200,000 tokens, beside ten thousand others.
+    Heavy,
 }
 
 impl Scene {
@@ -73,6 +97,9 @@ impl Scene {
             "first-run-go" => Self::FirstRunGo,
             "first-run-done" => Self::FirstRunDone,
             "models" => Self::Models,
+            "models-here" => Self::ModelsHere,
+            "models-search" => Self::ModelsSearch,
+            "models-downloads" => Self::ModelsDownloads,
             "settings" => Self::Settings,
             "picker" => Self::Picker,
             "live" => Self::Live,
@@ -87,6 +114,15 @@ impl Scene {
             "machine" => Self::Machine,
             "machine-empty" => Self::MachineEmpty,
             "lab-no-model" => Self::LabNoModel,
+            "race" => Self::Race,
+            "race-four" => Self::RaceFour,
+            "race-running" => Self::RaceRunning,
+            "race-earlier" => Self::RaceEarlier,
+            "race-empty" => Self::RaceEmpty,
+            "benchmark" => Self::Benchmark,
+            "benchmark-empty" => Self::BenchmarkEmpty,
+            "stream" => Self::Stream,
+            "heavy" => Self::Heavy,
             _ => return None,
         })
     }
@@ -113,6 +149,9 @@ impl Scene {
         if !fresh.contains(&self) {
             chats::write(data)?;
         }
+        if self == Self::Heavy {
+            chats::write_many(data)?;
+        }
         Ok(())
     }
 
@@ -135,8 +174,19 @@ impl Scene {
                 think: true,
                 ..Actor::default()
             },
+            Self::Stream | Self::Heavy => Actor {
+                answer: chats::PLAY.repeat(100),
+                rate: 400.0,
+                ..Actor::default()
+            },
             Self::Live | Self::Curves => Actor {
                 past: 400,
+                ..Actor::default()
+            },
+            Self::RaceRunning => Actor {
+                pause_at: Some(190),
+                answer: race::CODE.into(),
+                rate: 0.0,
                 ..Actor::default()
             },
             Self::LiveParked | Self::CurvesParked => Actor {
@@ -171,9 +221,34 @@ impl Scene {
                     Msg::Models(ModelsMsg::Start),
                 ]
             }
-            Self::Chat => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Chat(ChatMsg::RegenerateLast)],
+            Self::Chat | Self::Stream => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Chat(ChatMsg::RegenerateLast)],
+            Self::Heavy => vec![Msg::Chat(ChatMsg::Open(chats::LONG)), Msg::Chat(ChatMsg::RegenerateLast)],
             Self::Reply => vec![Msg::Chat(ChatMsg::Open(chats::FIRST))],
-            Self::Models => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Show(Screen::Models)],
+            Self::Models => {
+                let mut messages = models();
+                messages.push(Msg::Models(ModelsMsg::Open("qwen3.8-27b-4bit".into())));
+                messages.push(Msg::Models(ModelsMsg::Context(131_072)));
+                messages
+            }
+            Self::ModelsHere => {
+                let mut messages = models();
+                messages.push(Msg::Models(ModelsMsg::Tab(ModelsTab::Here)));
+                messages.push(Msg::Models(ModelsMsg::Open("/models/MiniCPM5-2B-4bit".into())));
+                messages
+            }
+            Self::ModelsSearch => {
+                let mut messages = models();
+                messages.push(Msg::Models(ModelsMsg::Tab(ModelsTab::Search)));
+                messages.push(HubMsg::Query("qwen3 8b".into()).into());
+                messages.push(HubMsg::Go.into());
+                messages.push(HubMsg::All(true).into());
+                messages
+            }
+            Self::ModelsDownloads => {
+                let mut messages = models();
+                messages.extend(downloads());
+                messages
+            }
             Self::Settings => vec![Msg::Settings(SettingsMsg::Page(SettingsPage::General)), Msg::Show(Screen::Settings)],
             Self::Machine => {
                 let reply = |(context, rate)| Reply {
@@ -215,6 +290,26 @@ impl Scene {
                 vec![asked(900, "opencode", 1840), asked(901, "Chat", 726), Msg::Show(Screen::Lab)]
             }
             Self::Curves | Self::CurvesParked | Self::CurvesEmpty => vec![Msg::Show(Screen::Lab), Msg::Lab(LabMsg::View(LabView::Curves))],
+            Self::Race | Self::RaceFour | Self::RaceRunning | Self::RaceEarlier | Self::RaceEmpty => {
+                let mut opening = vec![Msg::Lab(LabMsg::View(LabView::Race)), Msg::Show(Screen::Lab)];
+                let prompt = RaceMsg::Prompt(race::PROMPT.into());
+                opening.push(prompt.into());
+                let then: Vec<RaceMsg> = match self {
+                    Self::Race => vec![RaceMsg::Show(race::two().into()), RaceMsg::Pause, RaceMsg::Seek(3.37)],
+                    Self::RaceFour => vec![RaceMsg::Show(race::four().into()), RaceMsg::Skip],
+                    Self::RaceRunning => vec![RaceMsg::Start],
+                    Self::RaceEarlier => vec![RaceMsg::Known(vec![race::four(), race::two()])],
+                    _ => Vec::new(),
+                };
+                opening.extend(then.into_iter().map(Msg::from));
+                opening
+            }
+            Self::Benchmark => vec![
+                Msg::Lab(LabMsg::View(LabView::Benchmark)),
+                Msg::Show(Screen::Lab),
+                BenchMsg::Known(race::benches()).into(),
+            ],
+            Self::BenchmarkEmpty => vec![Msg::Lab(LabMsg::View(LabView::Benchmark)), Msg::Show(Screen::Lab)],
             Self::Palette => vec![
                 Msg::Chat(ChatMsg::Open(chats::FIRST)),
                 Msg::Palette(PaletteMsg::Open(true)),
@@ -235,6 +330,40 @@ impl Scene {
             Self::Picker => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Models(ModelsMsg::Picker(true))],
         }
     }
+}
+
+/// A machine that is known, and a model that has been used on it.
+fn models() -> Vec<Msg> {
+    let used = |at, rate, times| Used { at, rate, times };
+    let known = [
+        ("/models/Qwen3-8B-8bit", used(0, Some(66.2), Some(2.4))),
+        ("/models/MiniCPM5-2B-4bit", used(0, Some(171.0), None)),
+    ];
+    let known = known.into_iter().map(|(path, used)| (path.into(), used)).collect();
+    vec![
+        measured(),
+        ShelfMsg::Known(Known(known)).into(),
+        Msg::Chat(ChatMsg::Open(chats::FIRST)),
+        Msg::Show(Screen::Models),
+    ]
+}
+
+fn downloads() -> Vec<Msg> {
+    let offer = |id: &str, name: &str, bytes| {
+        Msg::Models(ModelsMsg::Fetch(Offer {
+            id: id.into(),
+            name: name.into(),
+            bytes,
+            ..Offer::default()
+        }))
+    };
+    vec![
+        // Its licence was not accepted: it fails at once, and the next one begins.
+        offer("gemma-4-12b-8bit", "Gemma-4-12B-8bit", 12_600_000_000),
+        Msg::Models(ModelsMsg::Tab(ModelsTab::Downloads)),
+        offer("qwen3.8-27b-4bit", "Qwen3.8-27B-4bit", 15_300_000_000),
+        offer("qwen3-4b-4bit", "Qwen3-4B-4bit", 2_300_000_000),
+    ]
 }
 
 /// As two days ago.

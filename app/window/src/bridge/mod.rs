@@ -1,16 +1,20 @@
 //! Between the state and the world: carries effects out on other threads and sends back messages. Every call here
 //! returns at once.
 
+mod compare;
 mod files;
 mod inbox;
 pub mod intake;
+mod keeper;
 mod latest;
 mod seams;
+mod shelf;
 
 pub use inbox::{FRAME, Inbox};
-pub use seams::{
-    Catalog, Check, FetchError, FetchProgress, Fit, FitLevel, MachineSource, ModelEntry, NoMachine, NoServer, Offer, Reading, ServerConfig,
-    ServerControl, ServerFailure, Survey,
+pub use seams::{MachineSource, NoMachine, NoServer, Reading, ServerConfig, ServerControl, ServerFailure};
+pub use shelf::{
+    Catalog, Check, Disk, Drafter, FetchError, FetchProgress, Fit, FitAt, FitLevel, Kind, Leftover, Listed, ModelEntry, Offer, Pace, Part,
+    Survey, Trouble,
 };
 
 use crate::{
@@ -21,6 +25,7 @@ use crate::{
 };
 use dspark_protocol::{EngineError, EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request, Snapshot};
 use dspark_sessions::{SessionHead, Store};
+use keeper::Keeper;
 use latest::Latest;
 use std::{
     collections::BTreeMap,
@@ -65,7 +70,7 @@ pub struct Bridge {
     catalog: Arc<dyn Catalog>,
     server: Arc<dyn ServerControl>,
     machine: Arc<dyn MachineSource>,
-    settings_path: PathBuf,
+    pub(crate) settings_path: PathBuf,
     /// Reads of the chats, one after the other.
     desk: mpsc::Sender<Job>,
     /// Starting and stopping the server, in the order asked.
@@ -76,8 +81,9 @@ pub struct Bridge {
     turns: BTreeMap<i64, CancellationToken>,
     measuring: Option<CancellationToken>,
     reading_memory: Option<CancellationToken>,
+    comparing: Option<CancellationToken>,
     load_cancel: LoadCancel,
-    fetch_cancel: CancellationToken,
+    keeper: Keeper,
     watching: CancellationToken,
 }
 
@@ -95,7 +101,7 @@ impl Bridge {
         if let Some(store) = &store {
             let inbox = inbox.clone();
             store.on_error(move |body| {
-                inbox.push(Msg::Notice {
+                inbox.push(Msg::Fault {
                     title: "A change could not be saved".into(),
                     body,
                 });
@@ -126,6 +132,14 @@ impl Bridge {
                 }
             })
         };
+        let desk = desk("desk");
+        let keeper = Keeper::new(
+            catalog.clone(),
+            engine.clone(),
+            inbox.clone(),
+            settings_path.with_file_name("models.json"),
+        );
+        keeper.recall(&desk);
         Self {
             inbox,
             engine,
@@ -134,16 +148,17 @@ impl Bridge {
             server,
             machine: Arc::new(NoMachine),
             settings_path,
-            desk: desk("desk"),
-            server_desk: desk("server desk"),
+            desk,
+            server_desk: self::desk("server desk"),
             counting,
             searching,
             saving,
             turns: BTreeMap::new(),
             measuring: None,
             reading_memory: None,
+            comparing: None,
             load_cancel: LoadCancel::default(),
-            fetch_cancel: CancellationToken::new(),
+            keeper,
             watching,
         }
     }
@@ -211,10 +226,6 @@ impl Bridge {
             Effect::Load { request, drafter } => self.load(*request, drafter),
             Effect::CancelLoad => self.load_cancel.cancel(),
             Effect::Unload => self.unload(),
-            Effect::Fetch(id) => self.fetch(id),
-            Effect::CancelFetch => self.fetch_cancel.cancel(),
-            Effect::Survey { folders } => self.survey(folders),
-            Effect::Inspect(path) => self.inspect(path),
             Effect::SaveSettings(settings) => self.saving.set(*settings),
             Effect::StartServer(config) => {
                 let (server, inbox) = (self.server.clone(), self.inbox.clone());
@@ -234,7 +245,10 @@ impl Bridge {
                     inbox.push(Msg::Files(FilesMsg::Read(read)));
                 });
             }
-            other => return Some(other),
+            other => {
+                let other = self.compare(other)?;
+                return self.keeper.perform(other, &self.desk);
+            }
         }
         None
     }
@@ -242,7 +256,7 @@ impl Bridge {
     /// The last word before the app ends: everything that must be on disk is.
     pub fn close(&mut self, settings: &Settings) {
         self.watching.cancel();
-        self.fetch_cancel.cancel();
+        self.keeper.close();
         for cancel in std::mem::take(&mut self.turns).into_values() {
             cancel.cancel();
         }
@@ -461,15 +475,16 @@ impl Bridge {
     }
 
     fn save_file(&self, name: String, text: String) {
-        let inbox = self.inbox.clone();
-        let fallback = self.settings_path.parent().map(std::path::Path::to_path_buf).unwrap_or_default();
+        let (inbox, folder) = (self.inbox.clone(), self.downloads());
         thread("save", move || {
-            let downloads = std::env::home_dir()
-                .map(|home| home.join("Downloads"))
-                .filter(|folder| folder.is_dir());
-            let saved = files::save_new(&downloads.unwrap_or(fallback), &name, &text);
-            inbox.push(Msg::Saved(saved));
+            inbox.push(Msg::Saved(files::save_new(&folder, &name, text.as_bytes())));
         });
+    }
+
+    /// Where a person looks for what was saved; beside the settings where there is no such folder.
+    fn downloads(&self) -> PathBuf {
+        let fallback = || self.settings_path.parent().map(std::path::Path::to_path_buf).unwrap_or_default();
+        files::for_saving().unwrap_or_else(fallback)
     }
 
     fn unload(&self) {
@@ -481,34 +496,6 @@ impl Bridge {
                 Err(error) => Err(error),
             };
             inbox.push(Msg::Models(ModelsMsg::Unloaded(result.map_err(|error| error.to_string()))));
-        });
-    }
-
-    fn fetch(&mut self, id: String) {
-        self.fetch_cancel = CancellationToken::new();
-        let (catalog, inbox, cancel) = (self.catalog.clone(), self.inbox.clone(), self.fetch_cancel.clone());
-        thread("fetch", move || {
-            let progress = inbox.clone();
-            let mut report = move |at: FetchProgress| progress.push(Msg::Models(ModelsMsg::Fetching(at)));
-            let result = catalog.fetch(&id, &mut report, &cancel);
-            inbox.push(Msg::Models(ModelsMsg::Fetched(result)));
-        });
-    }
-
-    fn survey(&self, folders: Vec<PathBuf>) {
-        let (catalog, inbox) = (self.catalog.clone(), self.inbox.clone());
-        let snapshot = self.engine.snapshot();
-        thread("survey", move || {
-            let survey = catalog.survey(&folders, &snapshot.machine, snapshot.memory.limit);
-            inbox.push(Msg::Models(ModelsMsg::Surveyed(survey)));
-        });
-    }
-
-    fn inspect(&self, path: PathBuf) {
-        let (catalog, inbox) = (self.catalog.clone(), self.inbox.clone());
-        thread("inspect", move || {
-            let found = catalog.inspect(&path);
-            inbox.push(Msg::Models(ModelsMsg::Inspected { path, found }));
         });
     }
 }

@@ -5,3 +5,5 @@ pub mod first_run;
 pub mod lab;
 pub mod models;
 pub mod settings;
+
+pub use lab::card::png as race_card;

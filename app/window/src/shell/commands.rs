@@ -5,7 +5,8 @@ use super::{
     text::bytes,
 };
 use crate::state::{
-    ChatMsg, DecodingMsg, ExportChat, FirstRunMsg, LabMsg, LabView, MachineMsg, ModelsMsg, Msg, Screen, SettingsMsg, SettingsPage, State,
+    BenchAs, BenchMsg, ChatMsg, Comparing, DecodingMsg, DownloadMsg, ExportChat, FirstRunMsg, LabMsg, LabView, MachineMsg, ModelsMsg,
+    ModelsTab, Msg, RaceMsg, Screen, SettingsMsg, SettingsPage, ShareAs, State,
 };
 use dspark_look::Icon;
 use std::ops::Range;
@@ -104,7 +105,11 @@ fn models(state: &State) -> Vec<Command> {
         .flat_map(|survey| &survey.installed)
         .filter(|entry| entry.problem.is_none() && loaded != Some(&entry.path))
         .map(|entry| {
-            let show = vec![Msg::Show(Screen::Models), Msg::Models(ModelsMsg::Filter(entry.name.clone()))];
+            let show = vec![
+                Msg::Show(Screen::Models),
+                Msg::Models(ModelsMsg::Tab(ModelsTab::Here)),
+                Msg::Models(ModelsMsg::Filter(entry.name.clone())),
+            ];
             Command {
                 options: show,
                 ..Command::new(
@@ -135,6 +140,25 @@ fn icon_of(action: Action) -> Icon {
         Action::Quit => Icon::Power,
         Action::Bigger | Action::Smaller | Action::NormalSize => Icon::TextAa,
     }
+}
+
+/// To the parts of the models screen, and what can be done there from anywhere.
+fn of_models(state: &State) -> Vec<Command> {
+    let to = |icon, text: &str, tab| {
+        let run = vec![Msg::Show(Screen::Models), Msg::Models(ModelsMsg::Tab(tab))];
+        Command::new(Group::Actions, icon, text, run)
+    };
+    let mut rows = vec![
+        to(Icon::MagnifyingGlass, "Search the hub for models", ModelsTab::Search),
+        to(Icon::HardDrives, "Models on this machine", ModelsTab::Here),
+        to(Icon::Cube, "Recommended models", ModelsTab::Recommended),
+        to(Icon::DownloadSimple, "Downloads", ModelsTab::Downloads),
+    ];
+    if let Some(fetching) = &state.models.fetching {
+        let text = format!("Pause the download of {}", fetching.name);
+        rows.push(Command::new(Group::Actions, Icon::Pause, text, vec![DownloadMsg::Pause.into()]));
+    }
+    rows
 }
 
 fn actions(state: &State) -> Vec<Command> {
@@ -182,6 +206,8 @@ fn actions(state: &State) -> Vec<Command> {
         (LabView::Live, "Lab: Live"),
         (LabView::Curves, "Lab: Curves"),
         (LabView::Machine, "Lab: This machine"),
+        (LabView::Race, "Lab: Race"),
+        (LabView::Benchmark, "Lab: Benchmark"),
     ] {
         rows.push(add(
             Icon::Flask,
@@ -198,6 +224,7 @@ fn actions(state: &State) -> Vec<Command> {
             MachineMsg::Measure.into(),
         ],
     ));
+    rows.extend(comparisons(state));
     if !state.chat.tree.is_empty() {
         rows.push(add(
             Icon::Copy,
@@ -236,6 +263,43 @@ fn actions(state: &State) -> Vec<Command> {
             words.into(),
             vec![Msg::Settings(SettingsMsg::Page(page)), Msg::Show(Screen::Settings)],
         ));
+    }
+    rows.extend(of_models(state));
+    rows
+}
+
+/// Races and benchmarks, where they can be begun or ended.
+fn comparisons(state: &State) -> Vec<Command> {
+    let add = |icon, text: &str, view, message: Msg| {
+        let run = vec![Msg::Lab(LabMsg::View(view)), Msg::Show(Screen::Lab), message];
+        Command::new(Group::Actions, icon, text, run)
+    };
+    let mut rows = Vec::new();
+    match state.comparing() {
+        Some(Comparing::Race) => rows.push(add(Icon::X, "Cancel the race", LabView::Race, RaceMsg::Cancel.into())),
+        Some(Comparing::Benchmark) => rows.push(add(Icon::X, "Cancel the benchmark", LabView::Benchmark, BenchMsg::Cancel.into())),
+        None if state.has_model() => {
+            rows.push(add(
+                Icon::FlagCheckered,
+                "Race ways of decoding",
+                LabView::Race,
+                RaceMsg::Start.into(),
+            ));
+            rows.push(add(Icon::Gauge, "Run the benchmark", LabView::Benchmark, BenchMsg::Start.into()));
+        }
+        None => {}
+    }
+    if state.lab.race.shown.is_some() {
+        for kind in ShareAs::ALL {
+            let words = format!("Share the race: {}", kind.name());
+            rows.push(add(Icon::Export, &words, LabView::Race, RaceMsg::Share(kind).into()));
+        }
+    }
+    if state.lab.bench.shown.is_some() {
+        for (kind, name) in [(BenchAs::Csv, "CSV"), (BenchAs::Json, "JSON")] {
+            let words = format!("Export the benchmark as {name}");
+            rows.push(add(Icon::Export, &words, LabView::Benchmark, BenchMsg::Export(kind).into()));
+        }
     }
     rows
 }

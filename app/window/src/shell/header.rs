@@ -1,8 +1,10 @@
 //! The bar at the top: where one is, and how the engine is.
 
 use super::{picker, sidebar, text};
-use crate::state::{ChatMsg, ExportAs, ExportChat, LabMsg, LabView, MachineMsg, Msg, Screen, SidebarMsg, State, Status, status};
-use dspark_look::{Button, Icon, IconButton, MenuItem, StatusPill, header, menu_below, menu_separator, tabs, tip};
+use crate::screens::lab::race::line as race_line;
+use crate::screens::models;
+use crate::state::{ChatMsg, ExportAs, ExportChat, LabMsg, LabView, MachineMsg, Msg, RaceMsg, Screen, SidebarMsg, State, Status, status};
+use dspark_look::{Button, Icon, IconButton, MenuItem, StatusPill, header, menu_below, menu_separator, select, tabs, tip};
 use egui::Ui;
 
 pub(crate) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
@@ -20,6 +22,9 @@ pub(crate) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         |ui| {
             if state.screen == Screen::Lab {
                 lab_tabs(ui, state, &mut asked);
+            }
+            if state.screen == Screen::Models {
+                models::choose_tab(ui, state, &mut asked);
             }
         },
         |ui| right(ui, state, out),
@@ -51,6 +56,9 @@ fn right(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     if state.screen == Screen::Lab && state.lab.view == LabView::Machine {
         machine_tools(ui, state, out);
     }
+    if state.screen == Screen::Lab && state.lab.view == LabView::Race {
+        race_tools(ui, state, out);
+    }
     if state.screen != Screen::Chat {
         return;
     }
@@ -81,14 +89,25 @@ fn right(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     }
 }
 
+/// Width of the Lab's tabs, in points.
+const TABS: f32 = 380.0;
+
 fn lab_tabs(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let mut view = state.lab.view;
     let views = [
         (LabView::Live, "Live"),
         (LabView::Curves, "Curves"),
         (LabView::Machine, "This machine"),
+        (LabView::Race, "Race"),
+        (LabView::Benchmark, "Benchmark"),
     ];
-    if tabs(ui, &mut view, &views).changed() {
+    // Where title, tabs and state do not fit, the tabs are a list.
+    let changed = if ui.available_width() < TABS {
+        select(ui, "View of the Lab", &mut view, &views, 130.0)
+    } else {
+        tabs(ui, &mut view, &views).changed()
+    };
+    if changed {
         out.push(Msg::Lab(LabMsg::View(view)));
     }
 }
@@ -106,6 +125,25 @@ fn machine_tools(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     {
         out.push(message.into());
     }
+}
+
+/// Races that were run before.
+fn race_tools(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
+    let lab = &state.lab.race;
+    ui.spacing_mut().item_spacing.x = 4.0;
+    ui.add_space(2.0);
+    let some = !lab.races.is_empty() && lab.running.is_none();
+    let button = ui.add(IconButton::new(Icon::ClockCounterClockwise, "Earlier races").enabled(some));
+    menu_below(&button, 380.0, |ui| {
+        for race in &lab.races {
+            let shown = lab.shown.as_ref().is_some_and(|shown| std::sync::Arc::ptr_eq(shown, race));
+            let (when, what) = race_line(race);
+            if ui.add(MenuItem::new(&when).detail(&what).checked(shown)).clicked() {
+                out.push(RaceMsg::Show(race.clone()).into());
+                ui.close();
+            }
+        }
+    });
 }
 
 /// Whose rounds, standing still or not, and out to a file.

@@ -2,7 +2,7 @@
 
 use crate::state::{ChatMsg, ModelsMsg, Msg, PaletteMsg, Screen, SettingsMsg, SettingsPage, SidebarMsg, State};
 use dspark_sessions::Role;
-use egui::{Key, KeyboardShortcut, Modifiers, Ui};
+use egui::{Event, InputState, Key, KeyboardShortcut, Modifiers, Ui};
 
 /// A command with a key of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,9 +94,7 @@ pub(crate) fn read(ui: &Ui, state: &State, out: &mut Vec<Msg>) {
         return;
     }
     for (action, modifiers, key, _) in MAP {
-        // The more particular shortcut must be asked first; `consume_shortcut` ignores extra Shift.
-        let shadowed = !modifiers.shift && ui.input(|input| input.modifiers.shift) && *key != Key::Plus && *key != Key::Equals;
-        if !shadowed && ui.input_mut(|input| input.consume_shortcut(&KeyboardShortcut::new(*modifiers, *key))) {
+        if ui.input_mut(|input| takes(input, *modifiers, *key)) {
             act(*action, state, out);
         }
     }
@@ -105,6 +103,23 @@ pub(crate) fn read(ui: &Ui, state: &State, out: &mut Vec<Msg>) {
     if !menu && ui.input(|input| input.key_pressed(Key::Escape)) {
         escape(state, out);
     }
+}
+
+/// Consumes a press of the key with these modifiers. Those of the key itself count: at the end of a frame a fast chord is no
+/// longer held. Shift is part of what some layouts need for a plus.
+fn takes(input: &mut InputState, wanted: Modifiers, key: Key) -> bool {
+    let free = matches!(key, Key::Plus | Key::Equals);
+    let count = input.events.len();
+    input.events.retain(|event| match event {
+        Event::Key {
+            key: pressed_key,
+            pressed: true,
+            modifiers,
+            ..
+        } => *pressed_key != key || !modifiers.matches_logically(wanted) || (modifiers.shift != wanted.shift && !free),
+        _ => true,
+    });
+    input.events.len() < count
 }
 
 /// What a command does now.

@@ -32,6 +32,7 @@ pub struct Window {
     bridge: Bridge,
     chat: ChatView,
     settings: SettingsView,
+    lab: lab::LabPage,
     sidebar: SidebarView,
     toasts: Toasts,
     requests: Vec<Request>,
@@ -51,12 +52,14 @@ impl Window {
             bridge,
             chat: ChatView::default(),
             settings: SettingsView::default(),
+            lab: lab::LabPage::default(),
             sidebar: SidebarView::default(),
             toasts: Toasts::default(),
             requests: Vec::new(),
             machine_read: None,
             frames: 0,
         };
+        window.state.settings_file = window.bridge.settings_path.clone();
         apply(ctx, &window.state.settings.appearance);
         window.dispatch(ctx, Msg::Models(ModelsMsg::Survey));
         window.dispatch(ctx, Msg::Sidebar(state::SidebarMsg::More));
@@ -73,11 +76,7 @@ impl Window {
         let entry = ModelEntry {
             name,
             path,
-            detail: String::new(),
-            source: String::new(),
-            bytes: 0,
-            fit: crate::bridge::Fit::default(),
-            problem: None,
+            ..ModelEntry::default()
         };
         self.dispatch(ctx, Msg::Models(ModelsMsg::Load(entry)));
     }
@@ -197,7 +196,7 @@ impl Window {
             header::show(ui, &self.state, &mut out);
             match self.state.screen {
                 Screen::Chat => chat::show(ui, &self.state, &mut self.chat, &mut out),
-                Screen::Lab => lab::show(ui, &self.state, &mut out),
+                Screen::Lab => lab::show(ui, &self.state, &mut self.lab, &mut out),
                 Screen::Models => models::show(ui, &self.state, &mut out),
                 Screen::Settings => settings::show(ui, &self.state, &mut self.settings, &mut out),
             }

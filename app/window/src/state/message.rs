@@ -1,20 +1,26 @@
 use super::{
     Screen,
+    bench::BenchMsg,
     chat::ChatMsg,
     decoding::DecodingMsg,
+    downloads::DownloadMsg,
     files::FilesMsg,
     first_run::FirstRunMsg,
+    hub::HubMsg,
     lab::LabMsg,
     machine::{MachineMsg, Measured},
     models::ModelsMsg,
     palette::PaletteMsg,
+    race::RaceMsg,
     settings::SettingsMsg,
+    shelf::{Known, ShelfMsg},
     sidebar::SidebarMsg,
 };
 use crate::{
     bridge::ServerConfig,
     settings::{DrafterChoice, Settings},
 };
+use dspark_compare::{Bench, Plan, Race, Wish};
 use dspark_protocol::{LoadRequest, Prompt, Request, Snapshot};
 use dspark_sessions::{Message, MessageState, Meta, SessionHead};
 use std::{path::PathBuf, sync::Arc};
@@ -27,10 +33,15 @@ pub enum Msg {
     Chat(ChatMsg),
     Sidebar(SidebarMsg),
     Models(ModelsMsg),
+    Downloads(DownloadMsg),
+    Hub(HubMsg),
+    Shelf(ShelfMsg),
     FirstRun(FirstRunMsg),
     Lab(LabMsg),
     Files(FilesMsg),
     Machine(MachineMsg),
+    Race(RaceMsg),
+    Bench(BenchMsg),
     Decoding(DecodingMsg),
     Palette(PaletteMsg),
     /// A file that was asked for is written, or is not.
@@ -39,6 +50,11 @@ pub enum Msg {
     ToastAction(u64),
     /// Something a person should know.
     Notice {
+        title: String,
+        body: String,
+    },
+    /// The same, until it is closed: something may be lost.
+    Fault {
         title: String,
         body: String,
     },
@@ -51,6 +67,15 @@ pub enum Msg {
     Quit,
     QuitConfirmed,
     QuitCancelled,
+}
+
+impl From<crate::markdown::Event> for Msg {
+    fn from(event: crate::markdown::Event) -> Self {
+        match event {
+            crate::markdown::Event::Copy(text) => Self::Copy(text),
+            crate::markdown::Event::OpenLink(url) => Self::Open(url),
+        }
+    }
 }
 
 /// What is to be done outside the state.
@@ -77,6 +102,24 @@ pub enum Effect {
     MeasureBandwidth,
     CancelBandwidth,
     SaveBandwidth(Measured),
+    /// One prompt by several ways of decoding.
+    Race(Box<Wish>),
+    /// Many prompts by several ways of decoding.
+    Bench(Box<Plan>),
+    /// Ends whichever of both runs.
+    CancelComparison,
+    /// Races and benchmarks that are kept in this folder.
+    ReadHistory(PathBuf),
+    KeepRaces {
+        folder: PathBuf,
+        races: Vec<Arc<Race>>,
+    },
+    KeepBench {
+        folder: PathBuf,
+        bench: Arc<Bench>,
+    },
+    /// A picture of a race, into the person's downloads.
+    SaveRaceCard(Arc<Race>),
     CancelAll,
     CountTokens {
         revision: u64,
@@ -95,6 +138,22 @@ pub enum Effect {
         folders: Vec<PathBuf>,
     },
     Inspect(PathBuf),
+    /// Words, or one repository.
+    SearchHub(String),
+    CancelSearch,
+    PreviewModel(String),
+    /// The files of the model in this folder.
+    Verify(PathBuf),
+    CancelVerify,
+    Remove {
+        path: PathBuf,
+        name: String,
+    },
+    /// What an unfinished download left.
+    Discard(String),
+    /// In the system's file manager.
+    Reveal(PathBuf),
+    SaveKnown(Known),
     SaveSettings(Box<Settings>),
     ApplyAppearance,
     StartServer(ServerConfig),

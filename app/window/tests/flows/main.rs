@@ -6,5 +6,7 @@ mod files;
 mod first_run;
 mod lab;
 mod machine;
+mod models;
+mod race;
 mod support;
 mod window;

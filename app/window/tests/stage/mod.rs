@@ -143,12 +143,21 @@ pub fn picture(name: &str, scene: scene::Scene, theme: ThemeChoice, size: [f32; 
     if scene == scene::Scene::FirstRunDone {
         until(&mut test, "the trial", |window| window.state.truth().is_some());
     }
+    if scene == scene::Scene::RaceRunning {
+        until(&mut test, "the first tokens", |window| {
+            let running = window.state.lab.race.running.as_ref();
+            running.is_some_and(|running| running.lanes[0].tokens > 20)
+        });
+    }
     if scene == scene::Scene::FirstRunGo {
         until(&mut test, "the calibration", |window| {
             let loading = window.state.models.loading.as_ref();
             loading.is_some_and(|loading| loading.stage == dspark_protocol::LoadStage::Calibrating)
         });
     }
+    until(&mut test, "the count of the composer", |window| {
+        window.state.chat.draft.is_counted()
+    });
     std::thread::sleep(Duration::from_millis(300));
     test.run_steps(10);
     test.snapshot(name);
