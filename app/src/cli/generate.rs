@@ -249,6 +249,8 @@ fn object(answer: &Answer, shape: &Shape, model: &ModelInfo) -> Value {
         "token_ids": summary.token_ids,
         "finish_reason": finish,
         "usage": told.usage,
+        // Of the load: a cap or a window that could not be had.
+        "notes": model.notes,
         "x_mlx_dspark": block,
     });
     let tokens = || answer.deltas.iter().flat_map(|delta| &delta.tokens);
