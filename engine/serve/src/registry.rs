@@ -123,7 +123,9 @@ pub struct EndedRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientStats {
     pub client: String,
+    /// Those that were taken.
     pub requests: u64,
+    /// Of these, and those that were turned away.
     pub failed: u64,
     pub prompt_tokens: u64,
     /// Of the prompt's tokens, those that were not computed again.
@@ -187,10 +189,12 @@ impl Activity {
         }
         let reason: String = reason.chars().take(MAX_REASON).collect();
         let route: String = route.chars().take(80).collect();
-        let stats = inner.client(client);
-        stats.requests += 1;
-        stats.failed += 1;
-        stats.last_error = Some(reason.clone());
+        // Who was never let in is no client, whatever name it gives.
+        if let Some(stats) = inner.clients.get_mut(client) {
+            stats.failed += 1;
+            stats.last_error = Some(reason.clone());
+            stats.last_seen = SystemTime::now();
+        }
         let outcome = Outcome::Refused { status, reason };
         // A client that asks every second would drown everything else.
         if let Some(last) = inner.ended.back_mut()
@@ -509,12 +513,15 @@ mod tests {
         activity.refused("req_4", "curl", "/v1/chat/completions", 400, "bad");
         let ended = activity.ended();
         assert_eq!(ended.iter().map(|ended| ended.times).collect::<Vec<_>>(), [3, 1]);
-        assert_eq!(activity.clients()[0].failed, 4);
+        assert_eq!(activity.clients(), [], "nobody was let in");
         let mut begun = activity.admit(&request("curl"), 8).unwrap();
         begun.ends(Outcome::Failed("too long".into()));
         drop(begun);
         activity.refused("req_0", "curl", "/v1/chat/completions", 400, "too long");
-        assert_eq!((activity.ended().len(), activity.clients()[0].failed), (3, 5));
+        assert_eq!((activity.ended().len(), activity.clients()[0].failed), (3, 1));
+        activity.refused("req_9", "curl", "/v1/chat/completions", 429, "busy");
+        let stats = activity.clients().remove(0);
+        assert_eq!((stats.requests, stats.failed, stats.last_error.as_deref()), (1, 2, Some("busy")));
     }
 
     #[test]
