@@ -104,6 +104,7 @@ fn bar(ui: &Ui, theme: &Theme, race: &Race, lane: &Lane, row: Rect, fastest: f64
     let middle = row.center().y;
     let (name, note) = arm(&lane.arm);
     let note = match lane.cap {
+        Some(0) if !lane.arm.is_plain() => "parked".into(),
         Some(cap) if lane.arm.options.is_none() || note == "best cap" => format!("cap {cap}"),
         _ => note,
     };

@@ -69,6 +69,8 @@ impl Shown {
     pub(super) fn replayed(race: &Race, lane: &Lane, moment: &Moment, place: usize) -> Self {
         let (title, note) = speculation::arm(&lane.arm);
         let note = match lane.cap {
+            Some(0) if lane.arm.options.is_none() => format!("{}, parked", speculation::mode(lane.effective_mode)),
+            Some(0) if !lane.arm.is_plain() => format!("{note}, parked"),
             Some(cap) if lane.arm.options.is_none() => format!("{}, cap {cap}", speculation::mode(lane.effective_mode)),
             Some(cap) if note == "best cap" => format!("cap {cap}"),
             None if lane.arm.options.is_none() => speculation::mode(lane.effective_mode).into(),
