@@ -2,6 +2,7 @@
 
 pub mod catalog;
 pub mod cli;
+mod gauges;
 pub mod host;
 pub mod http;
 mod last_model;

@@ -110,6 +110,46 @@ fn removing_a_link_keeps_and_counts_nothing_of_what_it_points_to() {
 }
 
 #[test]
+fn an_empty_prompt_is_said_to_be_empty_wherever_it_comes_from() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("prompt.txt");
+    std::fs::write(&file, "\u{feff} \n").unwrap();
+    let file = file.display().to_string();
+    for (words, named) in [
+        (&["generate"][..], "standard input is empty"),
+        (&["generate", "--prompt", "-"], "standard input is empty"),
+        (&["generate", "--prompt-file", &file], "prompt.txt` is empty"),
+    ] {
+        let output = program(home.path(), words).output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{words:?}");
+        assert!(errors(&output).contains(named), "{words:?}: {}", errors(&output));
+    }
+}
+
+#[test]
+fn log_probabilities_without_json_are_not_silently_dropped() {
+    let (_home, output) = run(&["generate", "--prompt", "hi", "--logprobs", "2"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("add `--json`"), "{}", errors(&output));
+}
+
+/// Exit code 3: it could be read, and its own code is not run.
+#[test]
+fn a_checkpoint_that_needs_its_own_code_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    installed(home.path(), "Homemade-1B");
+    let folder = home.path().join(".cache/mlx_dspark/models/Homemade-1B");
+    let config = r#"{"model_type": "homemade", "auto_map": {"AutoModel": "modeling.Homemade"}}"#;
+    std::fs::write(folder.join("config.json"), config).unwrap();
+    let words = ["generate", "--model", "Homemade-1B", "--prompt", "hi"];
+    let output = program(home.path(), &words).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", errors(&output));
+    assert!(errors(&output).contains("config.json:auto_map"), "{}", errors(&output));
+    let output = program(home.path(), &[&words[..], &["--json"]].concat()).output().unwrap();
+    assert_eq!(object(&output)["error"]["code"], 3);
+}
+
+#[test]
 fn files_that_are_not_there_are_called_that() {
     let (_home, output) = run(&["models", "pull", "missing.gguf"]);
     assert_eq!(output.status.code(), Some(2));
@@ -153,7 +193,10 @@ fn drafters_that_cannot_be_had_are_named_before_anything_loads() {
         ),
     ] {
         for command in ["generate", "serve", "probe"] {
-            let words: Vec<&str> = [command, "--model", "Qwen3-4B-8bit"].iter().chain(words).copied().collect();
+            let mut words: Vec<&str> = [command, "--model", "Qwen3-4B-8bit"].iter().chain(words).copied().collect();
+            if command == "generate" {
+                words.extend(["--prompt", "hi"]);
+            }
             let output = program(home.path(), &words).output().unwrap();
             assert_eq!(output.status.code(), Some(code), "{words:?}: {}", errors(&output));
             assert!(errors(&output).contains(named), "{words:?}: {}", errors(&output));

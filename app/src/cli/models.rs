@@ -7,7 +7,7 @@ use super::{
     output::Output,
 };
 use crate::{
-    machine,
+    catalog, machine,
     pairing::{self, Pairing, Wish},
 };
 use comfy_table::{Table, presets::NOTHING};
@@ -34,6 +34,7 @@ pub(super) fn run(args: &ModelsArgs, output: &Output) -> Outcome {
             no_drafter,
         }) => pull(&hub, repo, revision, *no_drafter, output),
         Some(ModelsCommand::Rm { repo, yes }) => remove(&hub, repo, *yes, output),
+        Some(ModelsCommand::Search { words, all }) => search(&hub, &words.join(" "), *all, output),
         Some(ModelsCommand::Path { repo }) => {
             let resolved = hub.resolve(repo)?;
             if output.json {
@@ -85,7 +86,7 @@ pub(super) fn list(hub: &Hub, output: &Output) {
     for row in &installed {
         let verdict = row.folder.state.problem().unwrap_or_else(|| match row.folder.kind {
             Kind::Drafter => "drafter".into(),
-            Kind::Model => judge(row, &machine, CONTEXT).verdict.label(),
+            Kind::Model => judge(hub, row, &machine, CONTEXT).verdict.label(),
         });
         let source = json!(row.source).as_str().unwrap_or_default().to_owned();
         table.add_row([
@@ -124,15 +125,14 @@ fn table(head: &[&str]) -> Table {
     table
 }
 
-fn judge(row: &Installed, machine: &fit::Machine, context: u64) -> fit::Fit {
-    let model = fit::Model::from_config(&row.folder.config, row.folder.weight_bytes, 16);
-    fit::judge(&model, machine, context)
+fn judge(hub: &Hub, row: &Installed, machine: &fit::Machine, context: u64) -> fit::Fit {
+    fit::judge(&catalog::needs(hub, row), machine, context)
 }
 
 fn with_fit(hub: &Hub, row: &Installed, machine: &fit::Machine) -> Value {
     let mut value = json!(row);
     if row.is_usable() && row.folder.kind == Kind::Model {
-        value["fit"] = json!(judge(row, machine, CONTEXT));
+        value["fit"] = json!(judge(hub, row, machine, CONTEXT));
         let pairing = pairing(hub, row);
         let path = pairing.drafter.as_ref().map(|drafter| &drafter.path);
         let kind = pairing.drafter.as_ref().map(|drafter| drafter.kind);
@@ -207,6 +207,55 @@ fn pull(hub: &Hub, repo: &str, revision: &str, no_drafter: bool, output: &Output
     Ok(())
 }
 
+/// What the hub has by this name, and what of it can be loaded.
+fn search(hub: &Hub, words: &str, all: bool, output: &Output) -> Outcome {
+    let families = machine::families();
+    let families: Vec<&str> = families.iter().map(String::as_str).collect();
+    let job = |job| async move { hub.search(words, &job).await };
+    let found = engine::runtime()?.block_on(engine::with_progress(output, words, job))?;
+    if output.json {
+        let rows: Vec<Value> = found
+            .iter()
+            .map(|row| {
+                let mut value = json!(row);
+                value["problem"] = json!(row.problem(&families));
+                value
+            })
+            .collect();
+        output.object(&json!({ "query": words, "found": rows }));
+        return Ok(());
+    }
+    let mut rows = table(&["Repository", "Weights", "Size", "Downloads", "Here"]);
+    let mut left_out = 0;
+    for row in &found {
+        let problem = row.problem(&families);
+        if problem.is_some() && !all {
+            left_out += 1;
+            continue;
+        }
+        let here = problem.unwrap_or_else(|| if row.gated { "licence to accept".into() } else { String::new() });
+        rows.add_row([
+            row.repo.clone(),
+            row.quantization
+                .map_or_else(String::new, |(bits, group)| format!("{bits}-bit g{group}")),
+            row.weight_bytes.map_or_else(String::new, size),
+            row.downloads.to_string(),
+            here,
+        ]);
+    }
+    if found.len() > left_out {
+        output.result(&rows.to_string());
+    } else {
+        output.note(&format!("The hub has nothing by the name `{words}` that can be loaded."));
+    }
+    if left_out > 0 {
+        output.note(&format!(
+            "{left_out} that cannot be loaded are left out; `--all` shows them with the reason."
+        ));
+    }
+    Ok(())
+}
+
 /// Reads every byte: off the runtime's threads, so that Ctrl-C is heard.
 async fn verify(hub: &Hub, repo: &str, job: Job) -> Result<PathBuf, HubError> {
     let (hub, repo) = (hub.clone(), repo.to_owned());
@@ -258,7 +307,7 @@ fn check(hub: &Hub, repo: &str, context: u64, output: &Output) -> Outcome {
         .into_iter()
         .find(|row| row.repo == repo || row.folder.path.as_os_str() == repo);
     let model = if let Some(row) = installed {
-        fit::Model::from_config(&row.folder.config, row.folder.weight_bytes, 16)
+        catalog::needs(hub, &row)
     } else {
         let preview = engine::runtime()?.block_on(engine::with_progress(output, repo, |job| preview(hub, repo, job)))?;
         preview.check_loadable()?;

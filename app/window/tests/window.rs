@@ -250,7 +250,8 @@ fn the_keyboard_goes_everywhere() {
     for (key, screen) in [
         (Key::Num2, Screen::Lab),
         (Key::Num3, Screen::Models),
-        (Key::Num4, Screen::Settings),
+        (Key::Num4, Screen::Agents),
+        (Key::Num5, Screen::Settings),
         (Key::Num1, Screen::Chat),
         (Key::Comma, Screen::Settings),
     ] {
@@ -375,6 +376,8 @@ fn enter_takes_the_marked_model() {
 fn a_folder_that_is_no_model_is_refused_in_place() {
     let mut test = open(Script::saying("ok"));
     test.key_press_modifiers(Modifiers::COMMAND, Key::Num3);
+    test.run_steps(3);
+    test.get_by_label("On this machine").click();
     test.run_steps(3);
     test.get_by_label("Model folder").focus();
     test.run_steps(1);

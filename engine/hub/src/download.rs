@@ -1,6 +1,7 @@
 use crate::{
     Hub, HubError, Job, Result, Stage, disk,
     net::{Meter, Remote, RepoFile, RepoId, RepoInfo, fetch},
+    places::HUB_CACHE,
 };
 use futures_util::{TryStreamExt, stream};
 use serde_json::json;
@@ -79,7 +80,7 @@ impl RepoCache {
     }
 
     /// The record of a download of ours: present from its start, `complete` at its end.
-    fn record(&self, commit: &str) -> PathBuf {
+    pub(crate) fn record(&self, commit: &str) -> PathBuf {
         self.root.join(RECORDS).join(format!("{commit}.json"))
     }
 
@@ -113,6 +114,24 @@ impl RepoCache {
             .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".json").map(str::to_owned))
             .filter(|commit| !self.unfinished(commit).is_empty())
             .collect()
+    }
+
+    /// Bytes that are here of unfinished downloads, and bytes of all their files.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        let partial = std::fs::read_dir(self.root.join("blobs")).into_iter().flatten().flatten();
+        let partial: u64 = partial
+            .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.ends_with(".incomplete")))
+            .filter_map(|entry| Some(entry.metadata().ok()?.len()))
+            .sum();
+        self.interrupted().iter().fold((partial, 0), |(here, total), commit| {
+            let record = disk::read_json(&self.record(commit)).unwrap_or_default();
+            let snapshot = self.snapshot(commit);
+            let files = record["files"].as_object().into_iter().flatten();
+            files.fold((here, total), |(here, total), (path, size)| {
+                let have = std::fs::metadata(snapshot.join(path)).map_or(0, |meta| meta.len());
+                (here + have, total + size.as_u64().unwrap_or(0))
+            })
+        })
     }
 
     /// `snapshots/<commit>/<path>` → `../../blobs/<etag>`, put in place by a rename.
@@ -170,7 +189,7 @@ impl Hub {
                     .saturating_sub(std::fs::metadata(cache.partial(&file.etag)).map_or(0, |meta| meta.len()))
             })
             .sum();
-        disk::require(&cache.root, missing)?;
+        disk::require(&cache.root, missing, HUB_CACHE)?;
         for folder in [&cache.root.join("blobs"), &snapshot, &cache.root.join(RECORDS)] {
             disk::create_dir(folder)?;
         }

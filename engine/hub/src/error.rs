@@ -49,14 +49,22 @@ pub enum HubError {
     Forbidden { repo: String, reason: String },
     #[error("{what} failed after {attempts} attempts: {reason}; what has arrived is kept, try again to resume")]
     Network { what: String, attempts: u32, reason: String },
+    #[error("{host} asks to wait: too many requests from here{}", after.map_or_else(|| "; try again in a minute".into(), |seconds| format!("; try again in {seconds} s")))]
+    TooMany { host: String, after: Option<u64> },
     #[error("`{file}` arrived damaged ({reason}) and was discarded: try again; if it persists, a proxy or mirror is changing it")]
     Checksum { file: String, reason: String },
     #[error("`{repo}` holds nothing this engine can load: {reason}")]
     NothingToLoad { repo: String, reason: String },
     #[error("the model hub's answer about `{repo}` makes no sense: {reason}")]
     BadReply { repo: String, reason: String },
-    #[error("not enough disk space in {}: {} needed, {} free; delete something or set HF_HUB_CACHE to another disk", path.display(), crate::size(*needed), crate::size(*free))]
-    DiskFull { path: PathBuf, needed: u64, free: u64 },
+    #[error("not enough disk space in {}: {} needed, {} free; delete something or set {setting} to a folder on another disk", path.display(), crate::size(*needed), crate::size(*free))]
+    DiskFull {
+        path: PathBuf,
+        needed: u64,
+        free: u64,
+        /// The variable that moves the folder.
+        setting: &'static str,
+    },
 
     // Starter
     #[error(
@@ -86,7 +94,12 @@ impl HubError {
     pub fn is_network(&self) -> bool {
         matches!(
             self,
-            Self::Offline { .. } | Self::Unreachable { .. } | Self::Network { .. } | Self::Checksum { .. } | Self::BadReply { .. }
+            Self::Offline { .. }
+                | Self::Unreachable { .. }
+                | Self::Network { .. }
+                | Self::TooMany { .. }
+                | Self::Checksum { .. }
+                | Self::BadReply { .. }
         )
     }
 

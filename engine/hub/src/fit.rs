@@ -34,6 +34,8 @@ pub struct Model {
     /// None where the config does not tell: the KV cache is then left out and the verdict says so.
     pub kv_per_token: Option<u64>,
     pub drafter_kv_per_token: u64,
+    /// Bytes of the drafter's own windowed layers per position, and their window.
+    pub drafter_window: Option<(u64, u64)>,
     /// Bytes of sliding-window layers per position, and their window.
     pub window: Option<(u64, u64)>,
     /// Bytes of recurrent state per sequence.
@@ -61,10 +63,39 @@ impl Model {
 
     /// Bytes of cache for `context` tokens of one conversation.
     pub fn kv(&self, context: u64) -> u64 {
-        let windowed = self.window.map_or(0, |(bytes, window)| bytes.saturating_mul(context.min(window)));
-        let row = self.kv_per_token.unwrap_or(0).saturating_add(self.drafter_kv_per_token);
-        context.saturating_mul(row).saturating_add(windowed).saturating_add(self.recurrent)
+        self.target_kv(context)
+            .saturating_add(self.drafter_kv(context))
+            .saturating_add(self.recurrent)
     }
+
+    /// Of that, the target's rows.
+    pub fn target_kv(&self, context: u64) -> u64 {
+        rows(self.kv_per_token.unwrap_or(0), self.window, context)
+    }
+
+    /// Of that, what the drafter keeps of the same tokens.
+    pub fn drafter_kv(&self, context: u64) -> u64 {
+        rows(self.drafter_kv_per_token, self.drafter_window, context)
+    }
+
+    /// Contexts to show this model at, ascending: powers of two apart, at most about 64, the model's own maximum last.
+    /// None where the maximum is not known.
+    pub fn stops(&self) -> Vec<u64> {
+        let Some(most) = self.max_context.filter(|most| *most > 0) else {
+            return Vec::new();
+        };
+        let step = (most / 64).next_power_of_two().max(1024);
+        let mut stops: Vec<u64> = (1..=most / step).map(|at| at * step).collect();
+        if stops.last() != Some(&most) {
+            stops.push(most);
+        }
+        stops
+    }
+}
+
+fn rows(growing: u64, window: Option<(u64, u64)>, context: u64) -> u64 {
+    let windowed = window.map_or(0, |(bytes, window)| bytes.saturating_mul(context.min(window)));
+    context.saturating_mul(growing).saturating_add(windowed)
 }
 
 /// KV cache bytes per token of context of the layers whose cache grows; none where the config does not tell.
@@ -196,9 +227,39 @@ impl Machine {
     }
 }
 
+/// What a line of the sum is for, in the order of the sum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Part {
+    Weights,
+    Drafter,
+    Context,
+    DrafterContext,
+    Recurrent,
+    Kept,
+    Working,
+    Application,
+}
+
+impl Part {
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Weights => "weights",
+            Self::Drafter => "drafter",
+            Self::Context => "context",
+            Self::DrafterContext => "drafter context",
+            Self::Recurrent => "recurrent state",
+            Self::Kept => "kept conversation",
+            Self::Working => "working buffers",
+            Self::Application => "application",
+        }
+    }
+}
+
 /// One line of the sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Item {
+    #[serde(skip)]
+    pub part: Part,
     pub label: &'static str,
     pub bytes: u64,
 }
@@ -261,14 +322,20 @@ pub fn judge(model: &Model, machine: &Machine, context: u64) -> Fit {
             .max(GB * 2 / 5)
             .saturating_add(GB * 3 / 10);
         [
-            ("weights", model.weight_bytes),
-            ("drafter", model.drafter_bytes),
-            ("KV cache", model.kv(context)),
-            ("kept prefix", model.kv(context.min(TYPICAL))),
-            ("working space", transient),
-            ("application", GB / 4),
+            (Part::Weights, model.weight_bytes),
+            (Part::Drafter, model.drafter_bytes),
+            (Part::Context, model.target_kv(context)),
+            (Part::DrafterContext, model.drafter_kv(context)),
+            (Part::Recurrent, model.recurrent),
+            (Part::Kept, model.kv(context.min(TYPICAL))),
+            (Part::Working, transient),
+            (Part::Application, GB / 4),
         ]
-        .map(|(label, bytes)| Item { label, bytes })
+        .map(|(part, bytes)| Item {
+            part,
+            label: part.label(),
+            bytes,
+        })
     };
     let peak = |context| items(context).iter().fold(0_u64, |sum, item| sum.saturating_add(item.bytes));
     let budget = machine.budget();
@@ -357,6 +424,49 @@ mod tests {
 
     fn gib(n: f64) -> u64 {
         (n * GIB as f64) as u64
+    }
+
+    #[test]
+    fn a_slider_has_few_stops_and_ends_at_the_models_maximum() {
+        let stops = |most| {
+            let model = Model {
+                max_context: Some(most),
+                ..Model::default()
+            };
+            model.stops()
+        };
+        assert_eq!(stops(8192), (1..=8).map(|at| at * 1024).collect::<Vec<_>>());
+        let long = stops(262_144);
+        assert_eq!((long.len(), long[0], long[63]), (64, 4096, 262_144));
+        assert_eq!(stops(40_960).last(), Some(&40_960));
+        assert_eq!(stops(5000), [1024, 2048, 3072, 4096, 5000]);
+        assert!(stops(10_000_000).len() <= 65 && Model::default().stops().is_empty());
+    }
+
+    #[test]
+    fn the_parts_of_a_hybrid_with_its_drafter() {
+        // `spec/fit-and-roofline.md` §2: 65 536 and 20 480 bytes a token.
+        let model = Model {
+            weight_bytes: 15_300_000_000,
+            drafter_bytes: 1_900_000_000,
+            kv_per_token: Some(65_536),
+            drafter_kv_per_token: 20_480,
+            recurrent: 150_000_000,
+            max_context: Some(262_144),
+            ..Model::default()
+        };
+        let machine = Machine {
+            ram: 48 * GIB,
+            working_set: Some(38_700_000_000),
+            available: None,
+        };
+        let fit = judge(&model, &machine, 131_072);
+        let part = |part| fit.items.iter().find(|item| item.part == part).map_or(0, |item| item.bytes);
+        assert_eq!((part(Part::Context), part(Part::DrafterContext)), (8_589_934_592, 2_684_354_560));
+        assert_eq!(part(Part::Recurrent), 150_000_000);
+        assert_eq!(part(Part::Kept), 8192 * 86_016 + 150_000_000);
+        assert_eq!(fit.items.iter().map(|item| item.bytes).sum::<u64>(), fit.peak);
+        assert!(fit.max_context >= 131_072 && fit.max_context < 262_144, "{}", fit.max_context);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use crate::{
     HubError, Job, Result,
-    net::{Network, Patience, RepoId, RepoInfo},
+    net::{Found, Network, Patience, RepoId, RepoInfo},
     places::Places,
 };
 use std::path::{Path, PathBuf};
@@ -78,6 +78,41 @@ impl Hub {
         Ok(Preview { info, config })
     }
 
+    /// Repositories whose name has `words` in it, most downloaded first: builds for MLX before the others. One page.
+    ///
+    /// # Errors
+    /// Offline, unreachable, asked to wait: each its own [`HubError`].
+    pub async fn search(&self, words: &str, job: &Job) -> Result<Vec<Found>> {
+        self.net.search(words.trim(), job).await
+    }
+
+    /// The page of a repository, where its licence can be read and accepted.
+    pub fn page(&self, repo: &str) -> String {
+        format!("{}/{repo}", self.net.endpoint)
+    }
+
+    /// The repository that `text` names: `owner/name`, or the address of its page or of a file in it, on any mirror.
+    pub fn repo_in(text: &str) -> Option<RepoId> {
+        let text = text.trim();
+        let path = match text.split_once("://") {
+            Some(("http" | "https", rest)) => rest.split_once('/')?.1,
+            Some(_) => return None,
+            None => text
+                .strip_prefix("huggingface.co/")
+                .or_else(|| text.strip_prefix("hf.co/"))
+                .unwrap_or(text),
+        };
+        let path = path.split(['?', '#']).next()?.trim_end_matches('/');
+        let mut parts = path.splitn(3, '/');
+        let (owner, name, rest) = (parts.next()?, parts.next()?, parts.next());
+        let page = rest
+            .is_none_or(|rest| ["tree", "blob", "resolve", "commit", "discussions"].contains(&rest.split('/').next().unwrap_or_default()));
+        if !page || (owner == "datasets" || owner == "spaces") {
+            return None;
+        }
+        format!("{owner}/{name}").parse().ok()
+    }
+
     /// The host that models come from: `huggingface.co`, or the mirror of `HF_ENDPOINT`.
     pub fn host(&self) -> String {
         self.net.host()
@@ -125,4 +160,36 @@ where
             Err(_) => Err(HubError::Internal("the network thread panicked".into())),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_by_name_or_address() {
+        let found = |text| Hub::repo_in(text).map(|id| id.to_string());
+        for text in [
+            "mlx-community/Qwen3-4B-8bit",
+            " https://huggingface.co/mlx-community/Qwen3-4B-8bit ",
+            "https://huggingface.co/mlx-community/Qwen3-4B-8bit/tree/main",
+            "https://mirror.example:8080/mlx-community/Qwen3-4B-8bit/blob/main/config.json?x=1#L2",
+            "huggingface.co/mlx-community/Qwen3-4B-8bit/",
+            "hf.co/mlx-community/Qwen3-4B-8bit",
+        ] {
+            assert_eq!(found(text).as_deref(), Some("mlx-community/Qwen3-4B-8bit"), "{text}");
+        }
+        for text in [
+            "qwen3 4b",
+            "qwen3",
+            "/models/a",
+            "~/models/a",
+            "a/b/c",
+            "https://huggingface.co/datasets/a/b",
+            "file:///a/b",
+            "https://huggingface.co/a",
+        ] {
+            assert_eq!(found(text), None, "{text}");
+        }
+    }
 }

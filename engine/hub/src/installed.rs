@@ -102,14 +102,7 @@ impl Hub {
     /// [`HubError::NotOurs`] for LM Studio's models, model folders and paths: those belong to their owners.
     pub fn remove(&self, name: &str, shared: bool) -> Result<Removed> {
         self.sweep();
-        let removed = self.removable(name, shared)?;
-        let target = &removed.path;
-        // Out of sight in one step, so that a half-deleted model is never found.
-        let trash = disk::sibling(target, ".deleting");
-        disk::remove_dir(&trash)?;
-        std::fs::rename(target, &trash).map_err(HubError::io("delete", target))?;
-        disk::remove_dir(&trash)?;
-        Ok(removed)
+        Self::delete(self.removable(name, shared)?)
     }
 
     /// What [`Hub::remove`] would delete. Nothing changes.
@@ -134,6 +127,47 @@ impl Hub {
                     hint: "`mlx-dspark models` lists what is".into(),
                 })?,
         };
+        self.plan(name, path, source, shared)
+    }
+
+    /// As [`Hub::removable`], of the model in this folder and no other of its name.
+    ///
+    /// # Errors
+    /// As [`Hub::removable`].
+    pub fn removable_at(&self, path: &Path, shared: bool) -> Result<Removed> {
+        let within = |roots: &[PathBuf]| roots.iter().any(|root| path.starts_with(root));
+        let source = match self.owner_of(path) {
+            Some(source) => source,
+            None if within(&self.places.lm_studio) => Source::LmStudio,
+            None if within(&self.places.model_dirs) => Source::ModelDirs,
+            None => Source::Path,
+        };
+        let name = path
+            .file_name()
+            .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
+        self.plan(&name, path.to_owned(), source, shared)
+    }
+
+    /// As [`Hub::remove`], of the model in this folder and no other of its name.
+    ///
+    /// # Errors
+    /// As [`Hub::remove`].
+    pub fn remove_at(&self, path: &Path, shared: bool) -> Result<Removed> {
+        self.sweep();
+        Self::delete(self.removable_at(path, shared)?)
+    }
+
+    fn delete(removed: Removed) -> Result<Removed> {
+        let target = &removed.path;
+        // Out of sight in one step, so that a half-deleted model is never found.
+        let trash = disk::sibling(target, ".deleting");
+        disk::remove_dir(&trash)?;
+        std::fs::rename(target, &trash).map_err(HubError::io("delete", target))?;
+        disk::remove_dir(&trash)?;
+        Ok(removed)
+    }
+
+    fn plan(&self, name: &str, path: PathBuf, source: Source, shared: bool) -> Result<Removed> {
         let refuse = |reason: String| HubError::NotOurs {
             name: name.to_owned(),
             reason,
@@ -192,25 +226,34 @@ impl Hub {
     /// [`HubError::Corrupt`] names the first damaged file.
     pub fn verify(&self, name: &str, job: &Job) -> Result<PathBuf> {
         let path = self.resolve(name)?.path;
-        Folder::check(&path).require_complete()?;
-        for entry in std::fs::read_dir(&path).map_err(HubError::io("read", &path))?.flatten() {
-            let Ok(blob) = std::fs::read_link(entry.path()) else { continue };
-            let etag = blob.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-            let digest = match etag.len() {
-                64 => Digest::Sha256(etag),
-                40 => Digest::GitBlob(etag),
-                _ => continue,
-            };
-            let what = entry.file_name().to_string_lossy().into_owned();
-            if !check_digest(&entry.path(), &digest, &what, job)? {
-                return Err(HubError::Corrupt {
-                    path: entry.path(),
-                    reason: "its checksum is wrong".into(),
-                });
-            }
-        }
+        verify_at(&path, job)?;
         Ok(path)
     }
+}
+
+/// As [`Hub::verify`], of the model in this folder.
+///
+/// # Errors
+/// As [`Hub::verify`].
+pub fn verify_at(path: &Path, job: &Job) -> Result<()> {
+    Folder::check(path).require_complete()?;
+    for entry in std::fs::read_dir(path).map_err(HubError::io("read", path))?.flatten() {
+        let Ok(blob) = std::fs::read_link(entry.path()) else { continue };
+        let etag = blob.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        let digest = match etag.len() {
+            64 => Digest::Sha256(etag),
+            40 => Digest::GitBlob(etag),
+            _ => continue,
+        };
+        let what = entry.file_name().to_string_lossy().into_owned();
+        if !check_digest(&entry.path(), &digest, &what, job)? {
+            return Err(HubError::Corrupt {
+                path: entry.path(),
+                reason: "its checksum is wrong".into(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Visible sub-folders by name.

@@ -24,6 +24,8 @@ pub struct Row {
     pub ram_gb: f64,
     pub tier_gb: Option<f64>,
     pub parameters: f64,
+    /// Of a mixture of experts: billions of parameters that one token uses.
+    pub active: Option<f64>,
     pub bits: u32,
     pub kv_bytes: Option<u64>,
     /// What others measured, best known first.

@@ -425,6 +425,7 @@ impl Pair {
             cap_origin: CapOrigin::Derived,
             tree: "off".into(),
             acceptance: 0.70,
+            rounds: 96,
             predicted: rates(&curves, 0.70),
             curves: Some(curves),
         };

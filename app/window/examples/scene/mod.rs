@@ -1,20 +1,23 @@
 //! Scripted content: an engine, models, a server and chats that look like a day's work.
 #![allow(dead_code, unused_imports, unreachable_pub, clippy::format_collect)]
 
+mod agents;
 mod catalog;
 mod chats;
 mod engine;
 pub mod race;
 
-pub use catalog::{ScriptedCatalog, ScriptedMachine, ScriptedServer};
+pub use agents::{Desk, ended, live, totals};
+pub use catalog::{ScriptedCatalog, ScriptedMachine};
 pub use engine::{Actor, Pair};
 
 use dspark_protocol::EngineHandle;
 use dspark_window::{
+    bridge::Offer,
     settings::{Settings, ThemeChoice},
     state::{
-        Asker, BenchMsg, ChatMsg, Choice, DecodingMsg, FirstRunMsg, LabMsg, LabView, MachineMsg, Measured, ModelsMsg, Msg, PaletteMsg,
-        RaceMsg, Reply, Screen, SettingsMsg, SettingsPage,
+        AgentsMsg, AgentsView, Asker, BenchMsg, ChatMsg, Choice, DecodingMsg, FirstRunMsg, HubMsg, Known, LabMsg, LabView, MachineMsg,
+        Measured, ModelsMsg, ModelsTab, Msg, PaletteMsg, RaceMsg, Reply, Screen, SettingsMsg, SettingsPage, ShelfMsg, Used,
     },
 };
 use std::{error::Error, path::Path};
@@ -37,6 +40,12 @@ pub enum Scene {
     /// What it was worth.
     FirstRunDone,
     Models,
+    /// Those on this machine, one of them open.
+    ModelsHere,
+    /// What the hub has.
+    ModelsSearch,
+    /// One runs, one waits, one failed.
+    ModelsDownloads,
     Settings,
     Picker,
     /// Rounds of two replies.
@@ -72,6 +81,20 @@ pub enum Scene {
     /// Two benchmarks of the pair, one beside the other.
     Benchmark,
     BenchmarkEmpty,
+    /// Programs in every state.
+    Agents,
+    /// What would be written for one of them.
+    AgentsChange,
+    /// The same after somebody else has changed the file.
+    AgentsChanged,
+    /// How to set one up by hand.
+    AgentsSteps,
+    /// The same with the server off and nothing installed.
+    AgentsOff,
+    /// Requests of other programs.
+    Connections,
+    /// Before the first one.
+    ConnectionsEmpty,
     /// A long reply at 400 tokens a second.
     Stream,
     /// The same at the end of a chat of 200,000 tokens, beside ten thousand others.
@@ -90,6 +113,9 @@ impl Scene {
             "first-run-go" => Self::FirstRunGo,
             "first-run-done" => Self::FirstRunDone,
             "models" => Self::Models,
+            "models-here" => Self::ModelsHere,
+            "models-search" => Self::ModelsSearch,
+            "models-downloads" => Self::ModelsDownloads,
             "settings" => Self::Settings,
             "picker" => Self::Picker,
             "live" => Self::Live,
@@ -111,6 +137,13 @@ impl Scene {
             "race-empty" => Self::RaceEmpty,
             "benchmark" => Self::Benchmark,
             "benchmark-empty" => Self::BenchmarkEmpty,
+            "agents" => Self::Agents,
+            "agents-change" => Self::AgentsChange,
+            "agents-changed" => Self::AgentsChanged,
+            "agents-steps" => Self::AgentsSteps,
+            "agents-off" => Self::AgentsOff,
+            "connections" => Self::Connections,
+            "connections-empty" => Self::ConnectionsEmpty,
             "stream" => Self::Stream,
             "heavy" => Self::Heavy,
             _ => return None,
@@ -128,7 +161,11 @@ impl Scene {
         };
         settings.general.load_last_model = false;
         settings.chat.show_sources = matches!(self, Self::Chat | Self::Reply);
+        settings.server.enabled = self != Self::AgentsOff;
         settings.save(&data.join("settings.toml"))?;
+        if matches!(self, Self::Agents | Self::AgentsChange | Self::AgentsChanged | Self::AgentsSteps) {
+            agents::install(data)?;
+        }
         let fresh = [
             Self::FirstRun,
             Self::FirstRunCheck,
@@ -164,6 +201,8 @@ impl Scene {
                 think: true,
                 ..Actor::default()
             },
+            // Held in the middle of the first reply, which another program has asked for.
+            Self::Connections => return agents::busy(),
             Self::Stream | Self::Heavy => Actor {
                 answer: chats::PLAY.repeat(100),
                 rate: 400.0,
@@ -198,6 +237,34 @@ impl Scene {
         actor.start()
     }
 
+    /// It shows other programs.
+    pub fn of_agents(self) -> bool {
+        matches!(
+            self,
+            Self::Agents
+                | Self::AgentsChange
+                | Self::AgentsChanged
+                | Self::AgentsSteps
+                | Self::AgentsOff
+                | Self::Connections
+                | Self::ConnectionsEmpty
+        )
+    }
+
+    /// The server, and who has asked it.
+    pub fn server(self) -> Desk {
+        match self {
+            Self::Connections => Desk::busy(),
+            Self::Agents | Self::AgentsChange | Self::AgentsChanged | Self::AgentsSteps => Desk::used(),
+            _ => Desk::default(),
+        }
+    }
+
+    /// Where programs keep their settings here.
+    pub fn places(data: &Path) -> dspark_agents::Places {
+        agents::places(data)
+    }
+
     /// What a person would have done to get here.
     pub fn opening(self) -> Vec<Msg> {
         match self {
@@ -214,7 +281,31 @@ impl Scene {
             Self::Chat | Self::Stream => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Chat(ChatMsg::RegenerateLast)],
             Self::Heavy => vec![Msg::Chat(ChatMsg::Open(chats::LONG)), Msg::Chat(ChatMsg::RegenerateLast)],
             Self::Reply => vec![Msg::Chat(ChatMsg::Open(chats::FIRST))],
-            Self::Models => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Show(Screen::Models)],
+            Self::Models => {
+                let mut messages = models();
+                messages.push(Msg::Models(ModelsMsg::Open("qwen3.8-27b-4bit".into())));
+                messages.push(Msg::Models(ModelsMsg::Context(131_072)));
+                messages
+            }
+            Self::ModelsHere => {
+                let mut messages = models();
+                messages.push(Msg::Models(ModelsMsg::Tab(ModelsTab::Here)));
+                messages.push(Msg::Models(ModelsMsg::Open("/models/MiniCPM5-2B-4bit".into())));
+                messages
+            }
+            Self::ModelsSearch => {
+                let mut messages = models();
+                messages.push(Msg::Models(ModelsMsg::Tab(ModelsTab::Search)));
+                messages.push(HubMsg::Query("qwen3 8b".into()).into());
+                messages.push(HubMsg::Go.into());
+                messages.push(HubMsg::All(true).into());
+                messages
+            }
+            Self::ModelsDownloads => {
+                let mut messages = models();
+                messages.extend(downloads());
+                messages
+            }
             Self::Settings => vec![Msg::Settings(SettingsMsg::Page(SettingsPage::General)), Msg::Show(Screen::Settings)],
             Self::Machine => {
                 let reply = |(context, rate)| Reply {
@@ -293,9 +384,51 @@ impl Scene {
                     Msg::Decoding(DecodingMsg::Edit(Box::new(edited))),
                 ]
             }
+            Self::Agents | Self::AgentsOff => vec![Msg::Show(Screen::Agents)],
+            Self::AgentsChange => vec![Msg::Show(Screen::Agents), AgentsMsg::Change("codex").into()],
+            Self::AgentsChanged => vec![Msg::Show(Screen::Agents), AgentsMsg::Undo("crush").into()],
+            Self::AgentsSteps => vec![Msg::Show(Screen::Agents), AgentsMsg::Steps("cline").into()],
+            Self::Connections | Self::ConnectionsEmpty => {
+                let view = AgentsMsg::View(AgentsView::Connections).into();
+                vec![view, AgentsMsg::Unfold("req_5d1".into()).into(), Msg::Show(Screen::Agents)]
+            }
             Self::Picker => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Models(ModelsMsg::Picker(true))],
         }
     }
+}
+
+/// A machine that is known, and a model that has been used on it.
+fn models() -> Vec<Msg> {
+    let used = |at, rate, times| Used { at, rate, times };
+    let known = [
+        ("/models/Qwen3-8B-8bit", used(0, Some(66.2), Some(2.4))),
+        ("/models/MiniCPM5-2B-4bit", used(0, Some(171.0), None)),
+    ];
+    let known = known.into_iter().map(|(path, used)| (path.into(), used)).collect();
+    vec![
+        measured(),
+        ShelfMsg::Known(Known(known)).into(),
+        Msg::Chat(ChatMsg::Open(chats::FIRST)),
+        Msg::Show(Screen::Models),
+    ]
+}
+
+fn downloads() -> Vec<Msg> {
+    let offer = |id: &str, name: &str, bytes| {
+        Msg::Models(ModelsMsg::Fetch(Offer {
+            id: id.into(),
+            name: name.into(),
+            bytes,
+            ..Offer::default()
+        }))
+    };
+    vec![
+        // Its licence was not accepted: it fails at once, and the next one begins.
+        offer("gemma-4-12b-8bit", "Gemma-4-12B-8bit", 12_600_000_000),
+        Msg::Models(ModelsMsg::Tab(ModelsTab::Downloads)),
+        offer("qwen3.8-27b-4bit", "Qwen3.8-27B-4bit", 15_300_000_000),
+        offer("qwen3-4b-4bit", "Qwen3-4B-4bit", 2_300_000_000),
+    ]
 }
 
 /// As two days ago.

@@ -44,6 +44,13 @@ pub(super) fn save_new(folder: &Path, name: &str, content: &[u8]) -> Result<Path
     ))
 }
 
+/// Where a person looks for what was saved: Downloads, else Documents, else home.
+pub(super) fn for_saving() -> Option<PathBuf> {
+    let home = std::env::home_dir()?;
+    let places = [home.join("Downloads"), home.join("Documents"), home];
+    places.into_iter().find(|folder| folder.is_dir())
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -1,17 +1,24 @@
 //! Between the state and the world: carries effects out on other threads and sends back messages. Every call here
 //! returns at once.
 
+mod agents;
 mod compare;
+mod connections;
 mod files;
 mod inbox;
 pub mod intake;
+mod keeper;
 mod latest;
 mod seams;
+mod shelf;
+mod watch;
 
+pub use connections::{Activity, CallEnd, CallState, ClientTotals, Difference, EndedCall, LiveCall, Receipt, dialect};
 pub use inbox::{FRAME, Inbox};
-pub use seams::{
-    Catalog, Check, FetchError, FetchProgress, Fit, FitLevel, MachineSource, ModelEntry, NoMachine, NoServer, Offer, Reading, ServerConfig,
-    ServerControl, ServerFailure, Survey,
+pub use seams::{MachineSource, NoMachine, NoServer, Reading, ServerConfig, ServerControl, ServerFailure};
+pub use shelf::{
+    Catalog, Check, Disk, Drafter, FetchError, FetchProgress, Fit, FitAt, FitLevel, Kind, Leftover, Listed, ModelEntry, Offer, Pace, Part,
+    Survey, Trouble,
 };
 
 use crate::{
@@ -20,8 +27,11 @@ use crate::{
         Asker, ChatMsg, Effect, FilesMsg, FirstRunMsg, LabMsg, MachineMsg, Measured, ModelsMsg, Msg, SettingsMsg, SidebarMsg, StoreWrite,
     },
 };
-use dspark_protocol::{EngineError, EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request, Snapshot};
+use agents::AgentDesk;
+use dspark_agents::Places;
+use dspark_protocol::{EngineError, EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request};
 use dspark_sessions::{SessionHead, Store};
+use keeper::Keeper;
 use latest::Latest;
 use std::{
     collections::BTreeMap,
@@ -66,7 +76,8 @@ pub struct Bridge {
     catalog: Arc<dyn Catalog>,
     server: Arc<dyn ServerControl>,
     machine: Arc<dyn MachineSource>,
-    settings_path: PathBuf,
+    agents: AgentDesk,
+    pub(crate) settings_path: PathBuf,
     /// Reads of the chats, one after the other.
     desk: mpsc::Sender<Job>,
     /// Starting and stopping the server, in the order asked.
@@ -79,7 +90,7 @@ pub struct Bridge {
     reading_memory: Option<CancellationToken>,
     comparing: Option<CancellationToken>,
     load_cancel: LoadCancel,
-    fetch_cancel: CancellationToken,
+    keeper: Keeper,
     watching: CancellationToken,
 }
 
@@ -93,11 +104,11 @@ impl Bridge {
     ) -> Self {
         let inbox = Inbox::default();
         let watching = CancellationToken::new();
-        watch(engine.clone(), inbox.clone(), watching.clone());
+        watch::watch(engine.clone(), inbox.clone(), watching.clone());
         if let Some(store) = &store {
             let inbox = inbox.clone();
             store.on_error(move |body| {
-                inbox.push(Msg::Notice {
+                inbox.push(Msg::Fault {
                     title: "A change could not be saved".into(),
                     body,
                 });
@@ -128,7 +139,16 @@ impl Bridge {
                 }
             })
         };
+        let desk = desk("desk");
+        let keeper = Keeper::new(
+            catalog.clone(),
+            engine.clone(),
+            inbox.clone(),
+            settings_path.with_file_name("models.json"),
+        );
+        keeper.recall(&desk);
         Self {
+            agents: AgentDesk::new(None, inbox.clone()),
             inbox,
             engine,
             store,
@@ -136,8 +156,8 @@ impl Bridge {
             server,
             machine: Arc::new(NoMachine),
             settings_path,
-            desk: desk("desk"),
-            server_desk: desk("server desk"),
+            desk,
+            server_desk: self::desk("server desk"),
             counting,
             searching,
             saving,
@@ -146,7 +166,7 @@ impl Bridge {
             reading_memory: None,
             comparing: None,
             load_cancel: LoadCancel::default(),
-            fetch_cancel: CancellationToken::new(),
+            keeper,
             watching,
         }
     }
@@ -157,19 +177,27 @@ impl Bridge {
         self.machine = machine;
         let (path, inbox) = (self.measured_path(), self.inbox.clone());
         run(&self.desk, move || {
-            // A file of another version is measured anew.
-            let known = std::fs::read(path)
-                .ok()
-                .and_then(|text| serde_json::from_slice::<Measured>(&text).ok());
-            if let Some(known) = known {
+            if let Some(known) = Measured::read(&path) {
                 inbox.push(MachineMsg::Known(known).into());
             }
         });
         self
     }
 
+    /// With settings of other programs in these places.
+    #[must_use]
+    pub fn among(mut self, places: Option<Places>) -> Self {
+        self.agents = AgentDesk::new(places, self.inbox.clone());
+        self
+    }
+
+    /// Who asks the server for what.
+    pub fn activity(&self) -> Activity {
+        self.server.activity()
+    }
+
     fn measured_path(&self) -> PathBuf {
-        self.settings_path.with_file_name("bandwidth.json")
+        Measured::file(&self.settings_path)
     }
 
     pub fn engine(&self) -> &EngineHandle {
@@ -218,10 +246,6 @@ impl Bridge {
             Effect::Load { request, drafter } => self.load(*request, drafter),
             Effect::CancelLoad => self.load_cancel.cancel(),
             Effect::Unload => self.unload(),
-            Effect::Fetch(id) => self.fetch(id),
-            Effect::CancelFetch => self.fetch_cancel.cancel(),
-            Effect::Survey { folders } => self.survey(folders),
-            Effect::Inspect(path) => self.inspect(path),
             Effect::SaveSettings(settings) => self.saving.set(*settings),
             Effect::StartServer(config) => {
                 let (server, inbox) = (self.server.clone(), self.inbox.clone());
@@ -233,6 +257,13 @@ impl Bridge {
                 let server = self.server.clone();
                 run(&self.server_desk, move || server.stop());
             }
+            Effect::LookAtAgents { serving, project } => self.agents.look(serving, &project),
+            Effect::ApplyAgent(plan) => self.agents.apply(*plan),
+            Effect::UndoAgent { id, changed } => self.agents.undo(id, changed),
+            Effect::KeepAgent(id) => self.agents.keep(id),
+            Effect::CancelCall(id) => {
+                self.server.cancel(&id);
+            }
             Effect::SaveFile { name, text } => self.save_file(name, text),
             Effect::ReadFiles { paths, chats } => {
                 let inbox = self.inbox.clone();
@@ -241,7 +272,10 @@ impl Bridge {
                     inbox.push(Msg::Files(FilesMsg::Read(read)));
                 });
             }
-            other => return self.compare(other),
+            other => {
+                let other = self.compare(other)?;
+                return self.keeper.perform(other, &self.desk);
+            }
         }
         None
     }
@@ -249,7 +283,7 @@ impl Bridge {
     /// The last word before the app ends: everything that must be on disk is.
     pub fn close(&mut self, settings: &Settings) {
         self.watching.cancel();
-        self.fetch_cancel.cancel();
+        self.keeper.close();
         for cancel in std::mem::take(&mut self.turns).into_values() {
             cancel.cancel();
         }
@@ -476,9 +510,8 @@ impl Bridge {
 
     /// Where a person looks for what was saved; beside the settings where there is no such folder.
     fn downloads(&self) -> PathBuf {
-        let downloads = std::env::home_dir().map(|home| home.join("Downloads"));
         let fallback = || self.settings_path.parent().map(std::path::Path::to_path_buf).unwrap_or_default();
-        downloads.filter(|folder| folder.is_dir()).unwrap_or_else(fallback)
+        files::for_saving().unwrap_or_else(fallback)
     }
 
     fn unload(&self) {
@@ -490,34 +523,6 @@ impl Bridge {
                 Err(error) => Err(error),
             };
             inbox.push(Msg::Models(ModelsMsg::Unloaded(result.map_err(|error| error.to_string()))));
-        });
-    }
-
-    fn fetch(&mut self, id: String) {
-        self.fetch_cancel = CancellationToken::new();
-        let (catalog, inbox, cancel) = (self.catalog.clone(), self.inbox.clone(), self.fetch_cancel.clone());
-        thread("fetch", move || {
-            let progress = inbox.clone();
-            let mut report = move |at: FetchProgress| progress.push(Msg::Models(ModelsMsg::Fetching(at)));
-            let result = catalog.fetch(&id, &mut report, &cancel);
-            inbox.push(Msg::Models(ModelsMsg::Fetched(result)));
-        });
-    }
-
-    fn survey(&self, folders: Vec<PathBuf>) {
-        let (catalog, inbox) = (self.catalog.clone(), self.inbox.clone());
-        let snapshot = self.engine.snapshot();
-        thread("survey", move || {
-            let survey = catalog.survey(&folders, &snapshot.machine, snapshot.memory.limit);
-            inbox.push(Msg::Models(ModelsMsg::Surveyed(survey)));
-        });
-    }
-
-    fn inspect(&self, path: PathBuf) {
-        let (catalog, inbox) = (self.catalog.clone(), self.inbox.clone());
-        thread("inspect", move || {
-            let found = catalog.inspect(&path);
-            inbox.push(Msg::Models(ModelsMsg::Inspected { path, found }));
         });
     }
 }
@@ -560,35 +565,4 @@ fn run(desk: &mpsc::Sender<Job>, job: impl FnOnce() + Send + 'static) {
     if desk.send(Box::new(job)).is_err() {
         tracing::error!("a background thread has ended early");
     }
-}
-
-/// Sends every new picture of the engine, until cancelled. The heartbeat alone is no news.
-fn watch(engine: EngineHandle, inbox: Inbox, cancel: CancellationToken) {
-    thread("watch", move || {
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
-            return;
-        };
-        runtime.block_on(async move {
-            let mut changes = engine.subscribe();
-            let mut last = changes.borrow_and_update().clone();
-            inbox.push(Msg::Snapshot(last.clone()));
-            while let Some(Ok(())) = cancel.run_until_cancelled(changes.changed()).await {
-                let snapshot = changes.borrow_and_update().clone();
-                if is_news(&last, &snapshot) {
-                    inbox.push(Msg::Snapshot(snapshot.clone()));
-                    last = snapshot;
-                }
-                tokio::time::sleep(FRAME).await;
-            }
-        });
-    });
-}
-
-fn is_news(before: &Snapshot, after: &Snapshot) -> bool {
-    let beat = |snapshot: &Snapshot| Snapshot {
-        beat: before.started,
-        started: before.started,
-        ..snapshot.clone()
-    };
-    beat(before) != beat(after)
 }

@@ -1,5 +1,6 @@
 //! The screens. Each draws a [`crate::state::State`] and says what a person did.
 
+pub mod agents;
 pub mod chat;
 pub mod first_run;
 pub mod lab;

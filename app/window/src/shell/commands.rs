@@ -5,9 +5,10 @@ use super::{
     text::bytes,
 };
 use crate::state::{
-    BenchAs, BenchMsg, ChatMsg, Comparing, DecodingMsg, ExportChat, FirstRunMsg, LabMsg, LabView, MachineMsg, ModelsMsg, Msg, RaceMsg,
-    Screen, SettingsMsg, SettingsPage, ShareAs, State,
+    AgentsMsg, AgentsView, BenchAs, BenchMsg, ChatMsg, Comparing, DecodingMsg, DownloadMsg, ExportChat, FirstRunMsg, LabMsg, LabView,
+    MachineMsg, ModelsMsg, ModelsTab, Msg, RaceMsg, Screen, SettingsMsg, SettingsPage, ShareAs, State,
 };
+use dspark_agents::CLIENTS;
 use dspark_look::Icon;
 use std::ops::Range;
 
@@ -105,7 +106,11 @@ fn models(state: &State) -> Vec<Command> {
         .flat_map(|survey| &survey.installed)
         .filter(|entry| entry.problem.is_none() && loaded != Some(&entry.path))
         .map(|entry| {
-            let show = vec![Msg::Show(Screen::Models), Msg::Models(ModelsMsg::Filter(entry.name.clone()))];
+            let show = vec![
+                Msg::Show(Screen::Models),
+                Msg::Models(ModelsMsg::Tab(ModelsTab::Here)),
+                Msg::Models(ModelsMsg::Filter(entry.name.clone())),
+            ];
             Command {
                 options: show,
                 ..Command::new(
@@ -127,6 +132,7 @@ fn icon_of(action: Action) -> Icon {
         Action::Chat => Icon::ChatCircle,
         Action::Lab => Icon::Flask,
         Action::Models | Action::Picker => Icon::Cube,
+        Action::Agents => Icon::PlugsConnected,
         Action::Settings | Action::Preferences => Icon::GearSix,
         Action::SearchChats | Action::Palette => Icon::MagnifyingGlass,
         Action::Regenerate => Icon::ArrowsClockwise,
@@ -136,6 +142,25 @@ fn icon_of(action: Action) -> Icon {
         Action::Quit => Icon::Power,
         Action::Bigger | Action::Smaller | Action::NormalSize => Icon::TextAa,
     }
+}
+
+/// To the parts of the models screen, and what can be done there from anywhere.
+fn of_models(state: &State) -> Vec<Command> {
+    let to = |icon, text: &str, tab| {
+        let run = vec![Msg::Show(Screen::Models), Msg::Models(ModelsMsg::Tab(tab))];
+        Command::new(Group::Actions, icon, text, run)
+    };
+    let mut rows = vec![
+        to(Icon::MagnifyingGlass, "Search the hub for models", ModelsTab::Search),
+        to(Icon::HardDrives, "Models on this machine", ModelsTab::Here),
+        to(Icon::Cube, "Recommended models", ModelsTab::Recommended),
+        to(Icon::DownloadSimple, "Downloads", ModelsTab::Downloads),
+    ];
+    if let Some(fetching) = &state.models.fetching {
+        let text = format!("Pause the download of {}", fetching.name);
+        rows.push(Command::new(Group::Actions, Icon::Pause, text, vec![DownloadMsg::Pause.into()]));
+    }
+    rows
 }
 
 fn actions(state: &State) -> Vec<Command> {
@@ -193,6 +218,25 @@ fn actions(state: &State) -> Vec<Command> {
         ));
     }
     rows.push(add(
+        Icon::PlugsConnected,
+        "Agents: Connections".into(),
+        vec![AgentsMsg::View(AgentsView::Connections).into(), Msg::Show(Screen::Agents)],
+    ));
+    for client in &CLIENTS {
+        let sheet = if client.file.is_some() {
+            AgentsMsg::Change(client.id)
+        } else {
+            AgentsMsg::Steps(client.id)
+        };
+        rows.push(add(
+            Icon::PlugsConnected,
+            format!("Agents: Set up {}", client.name),
+            vec![AgentsMsg::View(AgentsView::SetUp).into(), Msg::Show(Screen::Agents), sheet.into()],
+        ));
+    }
+    let base = format!("{}/v1", state.base_url());
+    rows.push(add(Icon::Copy, "Copy the base URL".into(), vec![Msg::Copy(base.clone())]).detail(base));
+    rows.push(add(
         Icon::Gauge,
         "Measure memory bandwidth".into(),
         vec![
@@ -241,6 +285,7 @@ fn actions(state: &State) -> Vec<Command> {
             vec![Msg::Settings(SettingsMsg::Page(page)), Msg::Show(Screen::Settings)],
         ));
     }
+    rows.extend(of_models(state));
     rows
 }
 

@@ -2,7 +2,11 @@
 
 use super::{picker, sidebar, text};
 use crate::screens::lab::race::line as race_line;
-use crate::state::{ChatMsg, ExportAs, ExportChat, LabMsg, LabView, MachineMsg, Msg, RaceMsg, Screen, SidebarMsg, State, Status, status};
+use crate::screens::models;
+use crate::state::{
+    AgentsMsg, AgentsView, ChatMsg, ExportAs, ExportChat, LabMsg, LabView, MachineMsg, Msg, RaceMsg, Screen, SidebarMsg, State, Status,
+    status,
+};
 use dspark_look::{Button, Icon, IconButton, MenuItem, StatusPill, header, menu_below, menu_separator, select, tabs, tip};
 use egui::Ui;
 
@@ -12,6 +16,7 @@ pub(crate) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         Screen::Chat => state.chat.title.as_str(),
         Screen::Lab => "Lab",
         Screen::Models => "Models",
+        Screen::Agents => "Agents",
         Screen::Settings => "Settings",
     };
     let mut asked = Vec::new();
@@ -21,6 +26,12 @@ pub(crate) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         |ui| {
             if state.screen == Screen::Lab {
                 lab_tabs(ui, state, &mut asked);
+            }
+            if state.screen == Screen::Models {
+                models::choose_tab(ui, state, &mut asked);
+            }
+            if state.screen == Screen::Agents {
+                agents_tabs(ui, state, &mut asked);
             }
         },
         |ui| right(ui, state, out),
@@ -54,6 +65,12 @@ fn right(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     }
     if state.screen == Screen::Lab && state.lab.view == LabView::Race {
         race_tools(ui, state, out);
+    }
+    if state.screen == Screen::Agents && state.agents.view == AgentsView::SetUp {
+        let again = ui.add(IconButton::new(Icon::ArrowsClockwise, "Look again").enabled(!state.agents.looking));
+        if again.clicked() {
+            out.push(AgentsMsg::Look.into());
+        }
     }
     if state.screen != Screen::Chat {
         return;
@@ -105,6 +122,14 @@ fn lab_tabs(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     };
     if changed {
         out.push(Msg::Lab(LabMsg::View(view)));
+    }
+}
+
+fn agents_tabs(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
+    let mut view = state.agents.view;
+    let views = [(AgentsView::SetUp, "Set up"), (AgentsView::Connections, "Connections")];
+    if tabs(ui, &mut view, &views).changed() {
+        out.push(AgentsMsg::View(view).into());
     }
 }
 

@@ -67,7 +67,7 @@ fn list(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
                     out.push(Msg::Models(ModelsMsg::Load(entry.clone())));
                 }
             }
-            let offers: Vec<&Offer> = survey.offers.iter().filter(|offer| offer.starter).collect();
+            let offers: Vec<&Offer> = survey.suggestions().filter(|offer| offer.starter).collect();
             if !offers.is_empty() {
                 heading(ui, "Small and quick to get");
             }
@@ -116,6 +116,10 @@ pub(crate) fn path_field(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
                 .error(state.models.path_error.as_deref());
             let response = ui.add(field);
             let entered = response.lost_focus() && ui.input(|input| input.key_pressed(egui::Key::Enter));
+            if entered {
+                // Where it does not work out, it is to be corrected here.
+                response.request_focus();
+            }
             if (load || entered) && !path.trim().is_empty() {
                 out.push(Msg::Models(ModelsMsg::LoadPath(expand(path.trim()))));
             }
@@ -137,7 +141,7 @@ pub(crate) fn expand(text: &str) -> PathBuf {
 
 fn installed(ui: &mut Ui, state: &State, entry: &ModelEntry) -> bool {
     let loaded = state.engine.model.as_ref().is_some_and(|model| model.path == entry.path);
-    let detail = match (&entry.problem, entry.fit.level) {
+    let detail = match (&entry.problem, entry.fit.level()) {
         (Some(problem), _) => problem.clone(),
         (None, FitLevel::TooBig) => "too big for this machine".into(),
         (None, _) => bytes(entry.bytes),

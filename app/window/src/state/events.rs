@@ -1,6 +1,8 @@
 //! What the engine says about an answer, from the first place in the queue to its figures.
 
-use super::{ChatMsg, Effect, MachineMsg, Msg, Phase, Reply, State, StoreWrite, Toast, chat::count_tokens, machine, split_reasoning};
+use super::{
+    ChatMsg, Effect, MachineMsg, Msg, Phase, Reply, State, StoreWrite, Toast, chat::count_tokens, machine, shelf, split_reasoning,
+};
 use dspark_protocol::{EngineError, Event, FinishReason, Mode, Summary};
 use dspark_sessions::{Finish, MessageState, Meta, Usage};
 
@@ -49,6 +51,7 @@ pub(super) fn event(state: &mut State, message: i64, event: Event, out: &mut Vec
             };
             if let Some(reply) = reply(&summary) {
                 machine::update(state, MachineMsg::Replied(reply), out);
+                shelf::replied(state, reply, out);
             }
             end(state, message, finished, |meta| record(meta, &summary), out);
         }

@@ -1,41 +1,51 @@
 use super::{
     Screen,
+    agents::AgentsMsg,
     bench::BenchMsg,
     chat::ChatMsg,
     decoding::DecodingMsg,
+    downloads::DownloadMsg,
     files::FilesMsg,
     first_run::FirstRunMsg,
+    hub::HubMsg,
     lab::LabMsg,
     machine::{MachineMsg, Measured},
     models::ModelsMsg,
     palette::PaletteMsg,
     race::RaceMsg,
     settings::SettingsMsg,
+    shelf::{Known, ShelfMsg},
     sidebar::SidebarMsg,
 };
 use crate::{
     bridge::ServerConfig,
     settings::{DrafterChoice, Settings},
 };
-use dspark_compare::{Bench, Plan, Race, Wish};
+use dspark_agents::{Plan, Serving};
+use dspark_compare::{Bench, Plan as BenchPlan, Race, Wish};
 use dspark_protocol::{LoadRequest, Prompt, Request, Snapshot};
 use dspark_sessions::{Message, MessageState, Meta, SessionHead};
 use std::{path::PathBuf, sync::Arc};
 
 /// What happened: a person did something, or the engine, the chats, or the server answered.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "a few a second, each moved once")]
 pub enum Msg {
     Show(Screen),
     Snapshot(Arc<Snapshot>),
     Chat(ChatMsg),
     Sidebar(SidebarMsg),
     Models(ModelsMsg),
+    Downloads(DownloadMsg),
+    Hub(HubMsg),
+    Shelf(ShelfMsg),
     FirstRun(FirstRunMsg),
     Lab(LabMsg),
     Files(FilesMsg),
     Machine(MachineMsg),
     Race(RaceMsg),
     Bench(BenchMsg),
+    Agents(AgentsMsg),
     Decoding(DecodingMsg),
     Palette(PaletteMsg),
     /// A file that was asked for is written, or is not.
@@ -44,6 +54,11 @@ pub enum Msg {
     ToastAction(u64),
     /// Something a person should know.
     Notice {
+        title: String,
+        body: String,
+    },
+    /// The same, until it is closed: something may be lost.
+    Fault {
         title: String,
         body: String,
     },
@@ -94,7 +109,7 @@ pub enum Effect {
     /// One prompt by several ways of decoding.
     Race(Box<Wish>),
     /// Many prompts by several ways of decoding.
-    Bench(Box<Plan>),
+    Bench(Box<BenchPlan>),
     /// Ends whichever of both runs.
     CancelComparison,
     /// Races and benchmarks that are kept in this folder.
@@ -127,10 +142,40 @@ pub enum Effect {
         folders: Vec<PathBuf>,
     },
     Inspect(PathBuf),
+    /// Words, or one repository.
+    SearchHub(String),
+    CancelSearch,
+    PreviewModel(String),
+    /// The files of the model in this folder.
+    Verify(PathBuf),
+    CancelVerify,
+    Remove {
+        path: PathBuf,
+        name: String,
+    },
+    /// What an unfinished download left.
+    Discard(String),
+    /// In the system's file manager.
+    Reveal(PathBuf),
+    SaveKnown(Known),
     SaveSettings(Box<Settings>),
     ApplyAppearance,
     StartServer(ServerConfig),
     StopServer,
+    /// Where every client stands with this server; without one, whether it is set up at all.
+    LookAtAgents {
+        serving: Option<Serving>,
+        project: String,
+    },
+    ApplyAgent(Box<Plan>),
+    /// `changed`: although others have changed the file.
+    UndoAgent {
+        id: &'static str,
+        changed: bool,
+    },
+    KeepAgent(&'static str),
+    /// A request of another program.
+    CancelCall(String),
     Copy(String),
     /// What they are is found out; `chats` are sought for in them and nothing else.
     ReadFiles {

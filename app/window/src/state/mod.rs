@@ -2,13 +2,16 @@
 //! a list of effects. Nothing here draws, waits, or touches the engine; [`crate::bridge`] carries the effects out and
 //! sends back messages.
 
+mod agents;
 mod bench;
 mod chat;
 mod decoding;
+mod downloads;
 mod events;
 mod export;
 mod files;
 mod first_run;
+pub(crate) mod hub;
 mod lab;
 mod machine;
 mod message;
@@ -19,21 +22,26 @@ mod race;
 mod reasoning;
 mod replay;
 mod settings;
+mod shelf;
 mod sidebar;
 mod sources;
 mod status;
 mod toast;
 
+pub use agents::{Agents, AgentsMsg, AgentsView, Looked, Sheet, SheetPage};
 pub use bench::{BENCH_ARMS, BenchAs, BenchLab, BenchMsg, Extent, Measuring};
 pub use chat::{Chat, ChatMsg, Draft, Edit, Live, Phase};
 pub use decoding::DecodingMsg;
+pub(crate) use downloads::short;
+pub use downloads::{DownloadMsg, Downloads, Fetching, Held, Then};
 pub use export::ExportChat;
 pub use files::{FilesMsg, Intake, LONG_PASTE};
 pub use first_run::{FirstRun, FirstRunMsg, Step, Truth};
+pub use hub::{HubMsg, HubSearch, Preview};
 pub use lab::{Asker, Depth, ExportAs, Lab, LabMsg, LabView};
 pub use machine::{MachineLab, MachineMsg, Measured, Reply};
 pub use message::{Effect, Focus, Msg, StoreWrite};
-pub use models::{Choice, Fetching, LoadFailure, Loading, Models, ModelsMsg};
+pub use models::{Choice, LoadFailure, Loading, Models, ModelsMsg, ModelsTab, OpenRow, Question};
 pub use options::Fill;
 pub use palette::{Palette, PaletteMsg};
 pub use race::{Comparing, LANES, Live as LiveLane, PRESETS, RACE_TOKENS, RaceLab, RaceMsg, Running, ShareAs};
@@ -41,6 +49,7 @@ pub use reasoning::{Parts, split as split_reasoning};
 pub use replay::{Moment, Replay, moment};
 pub(crate) use settings::serve;
 pub use settings::{ServerState, SettingsMsg, SettingsPage};
+pub use shelf::{Checking, Known, Resident, Shelf, ShelfMsg, Used};
 pub use sidebar::{Rename, Sidebar, SidebarMsg};
 pub use sources::{Sources, Tint};
 pub use status::{Status, status, tray_title};
@@ -57,6 +66,7 @@ pub enum Screen {
     Chat,
     Lab,
     Models,
+    Agents,
     Settings,
 }
 
@@ -90,6 +100,8 @@ pub struct State {
     pub settings: Settings,
     pub settings_page: SettingsPage,
     pub data_dir: PathBuf,
+    /// Where the settings are kept; empty where they are not.
+    pub settings_file: PathBuf,
     /// Of the program, for what is measured.
     pub version: String,
     pub sidebar: Sidebar,
@@ -101,6 +113,7 @@ pub struct State {
     pub models: Models,
     pub first_run: FirstRun,
     pub lab: Lab,
+    pub agents: Agents,
     /// Decoding settings that wait for a reload of the model.
     pub decoding: Option<crate::settings::Decoding>,
     /// The command palette, while it is open.
@@ -129,6 +142,7 @@ impl State {
             settings,
             settings_page: SettingsPage::default(),
             data_dir,
+            settings_file: PathBuf::new(),
             version: env!("CARGO_PKG_VERSION").into(),
             sidebar: Sidebar::default(),
             chat: Chat::default(),
@@ -136,6 +150,7 @@ impl State {
             lives: BTreeMap::new(),
             models: Models::default(),
             lab: Lab::default(),
+            agents: Agents::default(),
             decoding: None,
             palette: None,
             server: ServerState::default(),
@@ -165,7 +180,9 @@ impl State {
     /// Tokens a second of plain decoding that the calibration predicts for this pair.
     pub fn plain_rate(&self) -> Option<f64> {
         let speculation = self.engine.speculation.as_ref()?;
-        speculation.predicted.get(&0).copied().filter(|rate| *rate > 0.0)
+        // Measured while the machine did something else, it would say anything.
+        let steady = !speculation.curves.as_ref().is_some_and(|curves| curves.unsteady);
+        speculation.predicted.get(&0).copied().filter(|rate| steady && *rate > 0.0)
     }
 
     /// Times plain decoding, while a reply is being drafted.
@@ -255,17 +272,25 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
             if screen == Screen::Lab {
                 lab::opened(state, out);
             }
+            if screen == Screen::Agents {
+                // Other programs may have changed their files since.
+                out.extend(update(state, AgentsMsg::Look.into()));
+            }
         }
         Msg::Snapshot(snapshot) => models::snapshot(state, snapshot, out),
         Msg::Chat(message) => chat::update(state, message, out),
         Msg::Sidebar(message) => sidebar::update(state, message, out),
         Msg::Models(message) => models::update(state, message, out),
+        Msg::Downloads(message) => downloads::update(state, message, out),
+        Msg::Hub(message) => hub::update(state, message, out),
+        Msg::Shelf(message) => shelf::update(state, message, out),
         Msg::FirstRun(message) => first_run::update(state, message, out),
         Msg::Lab(message) => lab::update(state, message, out),
         Msg::Files(message) => files::update(state, message, out),
         Msg::Machine(message) => machine::update(state, message, out),
         Msg::Race(message) => race::update(state, message, out),
         Msg::Bench(message) => bench::update(state, message, out),
+        Msg::Agents(message) => agents::update(state, message, out),
         Msg::Palette(message) => palette::update(state, message, out),
         Msg::Decoding(message) => decoding::update(state, message, out),
         Msg::Saved(result) => saved(state, result),
@@ -278,6 +303,7 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
             }
         }
         Msg::Notice { title, body } => state.toasts.push(Toast::warning(title, body)),
+        Msg::Fault { title, body } => state.toasts.push(Toast::error(title, body)),
         Msg::Open(url) => out.push(Effect::OpenUrl(url)),
         Msg::Copy(text) => copy(state, text, out),
         Msg::StopEverything => {
@@ -311,5 +337,6 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
         Msg::QuitConfirmed => out.push(Effect::Quit),
         Msg::QuitCancelled => state.confirm_quit = None,
     }
+    agents::follow(state, &mut effects);
     effects
 }

@@ -1,7 +1,9 @@
-use super::{Effect, Msg, Screen, State, Toast, chat, first_run, settings};
+use super::{
+    Downloads, Effect, Fetching, HubSearch, Msg, Screen, Shelf, State, Then, Toast, chat, downloads, first_run, hub, settings, shelf,
+};
 use crate::{
-    bridge::{FetchError, FetchProgress, ModelEntry, Offer, Survey},
-    settings::LastModel,
+    bridge::{FetchError, FetchProgress, FitLevel, Leftover, ModelEntry, Offer, Survey},
+    settings::{Decoding, LastModel},
 };
 use dspark_protocol::{EngineError, EngineState, LoadEvent, LoadRequest, LoadStage, Snapshot};
 use std::{path::PathBuf, sync::Arc};
@@ -24,28 +26,57 @@ pub struct Models {
     pub path: String,
     pub path_error: Option<String>,
     pub filter: String,
+    pub tab: ModelsTab,
+    /// Of the recommended ones, those that do not fit are shown too.
+    pub any_size: bool,
+    pub open: Option<OpenRow>,
+    /// A question that stands before something that cannot be taken back.
+    pub question: Option<Question>,
+    pub downloads: Downloads,
+    /// What `fetching` brings.
+    pub under_way: Option<Offer>,
+    pub hub: HubSearch,
+    pub shelf: Shelf,
+}
+
+/// The parts of the screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ModelsTab {
+    #[default]
+    Recommended,
+    Here,
+    Search,
+    Downloads,
+}
+
+/// The row that shows its sum.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenRow {
+    /// A folder, or the id of an offer.
+    pub key: String,
+    /// Where a person has put the slider, tokens.
+    pub context: Option<u64>,
+    /// How it will decode, where that differs from the settings.
+    pub decoding: Option<Box<Decoding>>,
+    /// The sheet with those is open.
+    pub sheet: bool,
+}
+
+/// Asked before something that cannot be taken back.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Question {
+    Delete(Box<ModelEntry>),
+    /// It is too big for this machine.
+    Load(Box<ModelEntry>, Option<Box<Decoding>>),
+    /// Keep what the download has brought?
+    Stop,
+    Discard(Leftover),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
     Installed(PathBuf),
     Offer(String),
-}
-
-/// A download under way.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Fetching {
-    pub id: String,
-    pub name: String,
-    pub progress: FetchProgress,
-    pub cancelled: bool,
-}
-
-impl Fetching {
-    pub fn percent(&self) -> Option<u8> {
-        let FetchProgress { done, total, .. } = self.progress;
-        (total > 0).then(|| (100 * done.min(total) / total) as u8)
-    }
 }
 
 /// A load under way.
@@ -84,6 +115,27 @@ pub enum ModelsMsg {
     /// Go on with what is marked: load it, or download and then load it.
     Start,
     Load(ModelEntry),
+    /// With this window and these settings, for this load.
+    LoadWith {
+        entry: ModelEntry,
+        decoding: Box<Decoding>,
+    },
+    /// Although it is too big.
+    LoadAnyway {
+        entry: ModelEntry,
+        decoding: Option<Box<Decoding>>,
+    },
+    Tab(ModelsTab),
+    AnySize(bool),
+    /// Shows a row's sum, or hides it again.
+    Open(String),
+    /// The slider of the open row.
+    Context(u64),
+    /// The options of the open row; `None` goes back to the settings.
+    Options(Option<Box<Decoding>>),
+    Sheet(bool),
+    Ask(Question),
+    Dismiss,
     LoadPath(PathBuf),
     Inspected {
         path: PathBuf,
@@ -113,6 +165,7 @@ pub(super) fn snapshot(state: &mut State, snapshot: Arc<Snapshot>, out: &mut Vec
     let failed = matches!(snapshot.state, EngineState::Error { .. } | EngineState::Stopped);
     state.lab.note(&snapshot);
     state.engine = snapshot;
+    shelf::measured(state);
     if had != has {
         chat::model_changed(state, out);
     }
@@ -145,7 +198,41 @@ pub(super) fn update(state: &mut State, message: ModelsMsg, out: &mut Vec<Effect
             }
         }
         ModelsMsg::DismissFailure => state.models.failure = None,
-        ModelsMsg::Load(entry) => load(state, entry.name, entry.path, false, out),
+        ModelsMsg::Load(entry) => ask_or_load(state, entry, None, out),
+        ModelsMsg::LoadWith { entry, decoding } => ask_or_load(state, entry, Some(decoding), out),
+        ModelsMsg::LoadAnyway { entry, decoding } => {
+            state.models.question = None;
+            let decoding = decoding.map_or_else(|| state.settings.decoding.clone(), |decoding| *decoding);
+            load_with(state, entry.name, entry.path, false, &decoding, out);
+        }
+        ModelsMsg::Tab(tab) => {
+            if state.models.tab != tab {
+                state.models.tab = tab;
+                state.models.open = None;
+            }
+            if state.models.survey.is_none() && !state.models.surveying {
+                survey(state, out);
+            }
+        }
+        ModelsMsg::AnySize(any) => state.models.any_size = any,
+        ModelsMsg::Open(key) => open(state, key, out),
+        ModelsMsg::Context(context) => {
+            if let Some(open) = &mut state.models.open {
+                open.context = Some(context);
+            }
+        }
+        ModelsMsg::Options(decoding) => {
+            if let Some(open) = &mut state.models.open {
+                open.decoding = decoding;
+            }
+        }
+        ModelsMsg::Sheet(sheet) => {
+            if let Some(open) = &mut state.models.open {
+                open.sheet = sheet;
+            }
+        }
+        ModelsMsg::Ask(question) => state.models.question = Some(question),
+        ModelsMsg::Dismiss => state.models.question = None,
         ModelsMsg::LoadPath(path) => {
             state.models.path_error = None;
             out.push(Effect::Inspect(path));
@@ -157,6 +244,10 @@ pub(super) fn update(state: &mut State, message: ModelsMsg, out: &mut Vec<Effect
             }
             Err(reason) => {
                 if state.models.picker_open || state.screen == Screen::Models {
+                    // Where the field is that the words stand under.
+                    if !state.models.picker_open && state.models.tab != ModelsTab::Search {
+                        state.models.tab = ModelsTab::Here;
+                    }
                     state.models.path_error = Some(reason);
                 } else {
                     let title = format!("`{}` is not a model", path.display());
@@ -181,19 +272,14 @@ pub(super) fn update(state: &mut State, message: ModelsMsg, out: &mut Vec<Effect
                 state.toasts.push(Toast::error("The model was not unloaded", reason));
             }
         }
-        ModelsMsg::Fetch(offer) => fetch(state, &offer, out),
+        ModelsMsg::Fetch(offer) => downloads::fetch(state, &offer, out),
         ModelsMsg::Fetching(progress) => {
             if let Some(fetching) = &mut state.models.fetching {
                 fetching.progress = progress;
             }
         }
-        ModelsMsg::Fetched(result) => fetched(state, result, out),
-        ModelsMsg::CancelFetch => {
-            if let Some(fetching) = &mut state.models.fetching {
-                fetching.cancelled = true;
-                out.push(Effect::CancelFetch);
-            }
-        }
+        ModelsMsg::Fetched(result) => downloads::fetched(state, result, out),
+        ModelsMsg::CancelFetch => downloads::stop(state, Then::Keep, out),
         ModelsMsg::Picker(open) => {
             state.models.picker_open = open;
             state.models.path_error = None;
@@ -222,7 +308,7 @@ pub(super) fn update(state: &mut State, message: ModelsMsg, out: &mut Vec<Effect
     }
 }
 
-fn survey(state: &mut State, out: &mut Vec<Effect>) {
+pub(super) fn survey(state: &mut State, out: &mut Vec<Effect>) {
     state.models.surveying = true;
     out.push(Effect::Survey {
         folders: state.settings.models.folders.clone(),
@@ -232,7 +318,7 @@ fn survey(state: &mut State, out: &mut Vec<Effect>) {
 /// What a newcomer most likely wants: something on disk that works, else the starter.
 fn first_choice(survey: &Survey) -> Option<Choice> {
     let works = survey.installed.iter().find(|entry| entry.problem.is_none());
-    let starter = survey.offers.iter().find(|offer| offer.starter).or(survey.offers.first());
+    let starter = survey.suggestions().find(|offer| offer.starter).or(survey.suggestions().next());
     works
         .map(|entry| Choice::Installed(entry.path.clone()))
         .or_else(|| starter.map(|offer| Choice::Offer(offer.id.clone())))
@@ -247,14 +333,61 @@ fn start(state: &mut State, choice: &Choice, out: &mut Vec<Effect>) {
         },
         Choice::Offer(id) => {
             if let Some(offer) = survey.offers.iter().find(|offer| offer.id == *id).cloned() {
-                fetch(state, &offer, out);
+                downloads::fetch(state, &offer, out);
             }
         }
     }
 }
 
+pub(super) fn tab(tab: ModelsTab) -> Msg {
+    Msg::Models(ModelsMsg::Tab(tab))
+}
+
+/// One row at a time. What is only on the hub is asked for its exact sizes.
+fn open(state: &mut State, key: String, out: &mut Vec<Effect>) {
+    if state.models.open.take().is_some_and(|open| open.key == key) {
+        return;
+    }
+    let survey = state.models.survey.as_ref();
+    let here = survey.is_some_and(|survey| survey.installed.iter().any(|entry| entry.path.as_os_str() == key.as_str()));
+    let starter = survey.is_some_and(|survey| {
+        survey
+            .offers
+            .iter()
+            .any(|offer| offer.id == key && (offer.starter || offer.here.is_some()))
+    });
+    if !here && !starter {
+        hub::preview(state, &key, out);
+    }
+    // What is free now is said beside what fits at all.
+    out.push(Effect::ReadMachine);
+    state.models.open = Some(OpenRow {
+        key,
+        context: None,
+        decoding: None,
+        sheet: false,
+    });
+}
+
+/// What is too big is loaded only if a person insists: the machine may begin to swap.
+fn ask_or_load(state: &mut State, entry: ModelEntry, decoding: Option<Box<Decoding>>, out: &mut Vec<Effect>) {
+    state.models.question = None;
+    if entry.fit.level() == FitLevel::TooBig && state.models.loading.is_none() {
+        state.models.picker_open = false;
+        state.models.question = Some(Question::Load(Box::new(entry), decoding));
+        return;
+    }
+    let decoding = decoding.map_or_else(|| state.settings.decoding.clone(), |decoding| *decoding);
+    load_with(state, entry.name, entry.path, false, &decoding, out);
+}
+
 /// Loads with the decoding settings in force. `recalibrate` measures the pair anew.
 pub(super) fn load(state: &mut State, name: String, path: PathBuf, recalibrate: bool, out: &mut Vec<Effect>) {
+    let decoding = state.settings.decoding.clone();
+    load_with(state, name, path, recalibrate, &decoding, out);
+}
+
+fn load_with(state: &mut State, name: String, path: PathBuf, recalibrate: bool, decoding: &Decoding, out: &mut Vec<Effect>) {
     if state.models.loading.is_some() {
         let toast = Toast::warning("A model is being loaded", "Wait for it, or cancel it first.");
         state.toasts.push(toast);
@@ -270,7 +403,6 @@ pub(super) fn load(state: &mut State, name: String, path: PathBuf, recalibrate: 
         total: 0,
         cancelled: false,
     });
-    let decoding = &state.settings.decoding;
     out.push(Effect::Load {
         request: Box::new(LoadRequest {
             name,
@@ -313,6 +445,7 @@ fn load_event(state: &mut State, event: LoadEvent, out: &mut Vec<Effect>) {
                 path: info.path.clone(),
             });
             settings::save(state, out);
+            shelf::loaded(state, &info.path, out);
             let writes = state.chat.waiting;
             chat::model_ready(state, out);
             first_run::ready(state, writes, out);
@@ -345,62 +478,4 @@ fn kept_model(state: &State) -> String {
         .model
         .as_ref()
         .map_or_else(String::new, |model| format!("{} is still loaded.", model.name))
-}
-
-fn fetch(state: &mut State, offer: &Offer, out: &mut Vec<Effect>) {
-    if let Some(fetching) = &state.models.fetching {
-        let toast = Toast::warning(
-            format!("{} is being downloaded", fetching.name),
-            "One at a time: wait for it, or cancel it.",
-        );
-        state.toasts.push(toast);
-        return;
-    }
-    state.models.failure = None;
-    state.models.picker_open = false;
-    state.models.fetching = Some(Fetching {
-        id: offer.id.clone(),
-        name: offer.name.clone(),
-        progress: FetchProgress {
-            total: offer.bytes,
-            ..FetchProgress::default()
-        },
-        cancelled: false,
-    });
-    out.push(Effect::Fetch(offer.id.clone()));
-}
-
-fn fetched(state: &mut State, result: Result<ModelEntry, FetchError>, out: &mut Vec<Effect>) {
-    let Some(fetching) = state.models.fetching.take() else { return };
-    match result {
-        Ok(entry) => {
-            survey(state, out);
-            if state.engine.model.is_none() && state.models.loading.is_none() {
-                load(state, entry.name, entry.path, false, out);
-            } else {
-                let title = format!("{} is ready to load", entry.name);
-                let toast = Toast::good(title, "Downloaded and checked").action("Load now", vec![Msg::Models(ModelsMsg::Load(entry))]);
-                state.toasts.push(toast);
-            }
-        }
-        Err(FetchError::Cancelled) => {
-            first_run::stopped(state);
-            state.chat.waiting = false;
-            let toast = Toast::info("Download cancelled", "What is here stays; the next try goes on from there.");
-            state.toasts.push(toast);
-        }
-        Err(FetchError::Failed(reason)) => {
-            first_run::stopped(state);
-            state.chat.waiting = false;
-            state.models.failure = Some(LoadFailure {
-                name: fetching.name.clone(),
-                reason: reason.clone(),
-                retry: Choice::Offer(fetching.id),
-                download: true,
-            });
-            let toast = Toast::error(format!("{} was not downloaded", fetching.name), reason)
-                .action("Try again", vec![Msg::Models(ModelsMsg::Retry)]);
-            state.toasts.push(toast);
-        }
-    }
 }

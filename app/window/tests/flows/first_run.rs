@@ -16,6 +16,7 @@ fn surveyed(state: &mut State) {
         bytes: 98,
         fit: Fit::default(),
         problem: None,
+        ..ModelEntry::default()
     };
     let survey = Survey {
         installed: vec![entry],

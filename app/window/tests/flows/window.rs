@@ -19,6 +19,7 @@ fn what_is_written_before_a_model_goes_out_when_it_is_ready() {
             bytes: 98,
             fit: Fit::default(),
             starter: true,
+            ..Offer::default()
         }],
         ..Survey::default()
     };
@@ -47,6 +48,7 @@ fn what_is_written_before_a_model_goes_out_when_it_is_ready() {
         bytes: 98,
         fit: Fit::default(),
         problem: None,
+        ..ModelEntry::default()
     };
     let effects = update(&mut state, Msg::Models(ModelsMsg::Fetched(Ok(entry))));
     assert!(
@@ -101,6 +103,7 @@ fn entry(name: &str) -> ModelEntry {
         bytes: 0,
         fit: Fit::default(),
         problem: None,
+        ..ModelEntry::default()
     }
 }
 
@@ -123,6 +126,7 @@ fn cancelling_is_not_a_failure() {
             bytes: 1,
             fit: Fit::default(),
             starter: false,
+            ..Offer::default()
         })),
     );
     update(&mut state, Msg::Models(ModelsMsg::CancelFetch));

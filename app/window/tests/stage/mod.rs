@@ -7,7 +7,7 @@ pub mod scene;
 use dspark_protocol::double::{self, Script};
 use dspark_sessions::{MessageState, Store};
 use dspark_window::{
-    bridge::{Bridge, NoServer},
+    bridge::{Bridge, NoServer, ServerControl},
     settings::{Settings, ThemeChoice},
     shell::Window,
     state::{Clock, State},
@@ -35,19 +35,36 @@ pub fn window(test: &Test) -> &Window {
 }
 
 pub fn open_with(engine: dspark_protocol::EngineHandle, folder: tempfile::TempDir, size: [f32; 2], settings: Settings) -> Test {
+    open_served(engine, folder, size, settings, None)
+}
+
+/// With a server that is started, and a home of its own for other programs' settings.
+pub fn open_served(
+    engine: dspark_protocol::EngineHandle,
+    folder: tempfile::TempDir,
+    size: [f32; 2],
+    settings: Settings,
+    desk: Option<scene::Desk>,
+) -> Test {
     let store = Store::open(folder.path()).unwrap().store;
     let data = folder.path().to_path_buf();
     let setup = Box::new(move |ctx: &egui::Context| {
         let state = State::new(settings, data.clone(), store.next_ids(), Clock::now());
+        let served = desk.is_some();
         let bridge = Bridge::new(
             engine,
             Some(store),
             Arc::new(scene::ScriptedCatalog),
-            Arc::new(NoServer),
+            desk.map_or_else(|| Arc::new(NoServer) as Arc<dyn ServerControl>, |desk| Arc::new(desk)),
             data.join("settings.toml"),
         )
-        .on_machine(Arc::new(scene::ScriptedMachine));
-        Window::new(ctx, state, bridge)
+        .on_machine(Arc::new(scene::ScriptedMachine))
+        .among(Some(scene::Scene::places(&data)));
+        let mut window = Window::new(ctx, state, bridge);
+        if served {
+            window.start_server(ctx);
+        }
+        window
     });
     let stage = Stage {
         window: None,
@@ -131,7 +148,10 @@ pub fn answers(test: &Test) -> Vec<(String, MessageState)> {
 pub fn picture(name: &str, scene: scene::Scene, theme: ThemeChoice, size: [f32; 2]) {
     let folder = tempfile::tempdir().unwrap();
     scene.prepare(folder.path(), None).unwrap();
-    let mut test = open_with(scene.engine(), folder, size, settings(theme));
+    let mut settings = settings(theme);
+    settings.server.enabled = scene != scene::Scene::AgentsOff;
+    let desk = scene.of_agents().then(|| scene.server());
+    let mut test = open_served(scene.engine(), folder, size, settings, desk);
     until(&mut test, "the engine", |window| {
         window.state.engine.state != dspark_protocol::EngineState::Starting
     });
@@ -139,6 +159,11 @@ pub fn picture(name: &str, scene: scene::Scene, theme: ThemeChoice, size: [f32; 
         window(&test).inbox().push(message);
         test.run_steps(2);
         until(&mut test, "the chat", |window| window.state.chat.opening.is_none());
+    }
+    if scene.of_agents() {
+        until(&mut test, "the programs", |window| {
+            window.state.agents.standings.is_some() && !window.state.agents.looking
+        });
     }
     if scene == scene::Scene::FirstRunDone {
         until(&mut test, "the trial", |window| window.state.truth().is_some());

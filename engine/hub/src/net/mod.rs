@@ -6,9 +6,11 @@
 
 mod fetch;
 mod repo;
+mod search;
 
 pub(crate) use fetch::{Digest, Meter, Remote, check_digest, fetch};
 pub use repo::{RepoFile, RepoId, RepoInfo};
+pub use search::Found;
 
 use crate::{HubError, Result};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, header};

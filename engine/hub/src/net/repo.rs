@@ -1,6 +1,6 @@
 use super::{Digest, Network, is_passing, retry_after};
 use crate::{HubError, Job, Result};
-use reqwest::{Response, header};
+use reqwest::{Response, StatusCode, header};
 use serde_json::Value;
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -252,7 +252,7 @@ impl Network {
             })
     }
 
-    async fn get(&self, url: &str, repo: &str, revision: &str, job: &Job) -> Result<Response> {
+    pub(super) async fn get(&self, url: &str, repo: &str, revision: &str, job: &Job) -> Result<Response> {
         let mut attempt = 0;
         loop {
             attempt += 1;
@@ -261,12 +261,20 @@ impl Network {
             let (error, after) = match sent {
                 Ok(response) if response.status().is_success() => return Ok(response),
                 Ok(response) if is_passing(response.status()) => {
-                    let error = HubError::Network {
-                        what: format!("asking about `{repo}`"),
-                        attempts: attempt,
-                        reason: response.status().to_string(),
+                    let after = retry_after(&response);
+                    let error = if response.status() == StatusCode::TOO_MANY_REQUESTS {
+                        HubError::TooMany {
+                            host: self.host(),
+                            after: after.map(|after| after.as_secs()),
+                        }
+                    } else {
+                        HubError::Network {
+                            what: format!("asking about `{repo}`"),
+                            attempts: attempt,
+                            reason: response.status().to_string(),
+                        }
                     };
-                    (error, retry_after(&response))
+                    (error, after)
                 }
                 Ok(response) => return Err(self.refusal(repo, revision, None, &response)),
                 Err(e) => (self.unreachable(&e), None),
@@ -305,7 +313,7 @@ fn file(path: &str, size: u64, etag: &str) -> Option<RepoFile> {
 }
 
 /// Percent-encodes one part of a path.
-fn escape(part: &str) -> String {
+pub(super) fn escape(part: &str) -> String {
     use std::fmt::Write;
     part.bytes().fold(String::new(), |mut out, byte| {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {

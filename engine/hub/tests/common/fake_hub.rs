@@ -4,7 +4,7 @@
 use axum::{
     Router,
     body::{Body, Bytes},
-    extract::{Path, State},
+    extract::{Path, Query, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
@@ -51,13 +51,18 @@ pub struct Seen {
     pub token: Option<String>,
 }
 
+/// Status, `X-Error-Code`, `X-Error-Message`.
+pub type Refusal = (u16, &'static str, &'static str);
+
 #[derive(Default)]
 pub struct Repo {
     pub commit: String,
     pub files: Vec<(String, Vec<u8>)>,
     pub faults: HashMap<String, VecDeque<Fault>>,
     /// Answer of the API instead of the listing: status, `X-Error-Code`, `X-Error-Message`.
-    pub refuse: Option<(u16, &'static str, &'static str)>,
+    pub refuse: Option<Refusal>,
+    /// The same for repositories with this in their name.
+    pub refused: Vec<(String, Refusal)>,
     /// The API leaves sizes and hashes out, as some mirrors do.
     pub bare: bool,
     /// Names to add to the listing.
@@ -67,6 +72,9 @@ pub struct Repo {
     pub sent: usize,
     /// Between pieces of 16 KiB.
     pub pace: Duration,
+    /// Answers of the search, and the status it has instead.
+    pub found: Vec<Value>,
+    pub search: Option<(u16, Option<u64>)>,
     /// Changes the validator of every file, as a changed copy would.
     pub validator: u32,
 }
@@ -79,7 +87,11 @@ pub struct FakeHub {
 
 impl FakeHub {
     pub async fn start(files: &[(&str, Vec<u8>)]) -> Self {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at("127.0.0.1:0", files).await
+    }
+
+    pub async fn start_at(address: &str, files: &[(&str, Vec<u8>)]) -> Self {
+        let listener = tokio::net::TcpListener::bind(address).await.unwrap();
         let repo = Repo {
             commit: "1".repeat(40),
             files: files.iter().map(|(name, bytes)| ((*name).to_owned(), bytes.clone())).collect(),
@@ -90,6 +102,7 @@ impl FakeHub {
             address: listener.local_addr().unwrap(),
         };
         let app = Router::new()
+            .route("/api/models", get(search))
             .route("/api/models/{owner}/{name}/revision/{revision}", get(info))
             .route("/{owner}/{name}/resolve/{commit}/{*path}", get(file))
             .route("/cdn/{*path}", get(cdn))
@@ -152,7 +165,8 @@ fn etag(path: &str, bytes: &[u8]) -> String {
 async fn info(State(hub): State<FakeHub>, Path((owner, name, revision)): Path<(String, String, String)>, headers: HeaderMap) -> Response {
     hub.note(&Method::GET, format!("/api/{owner}/{name}/{revision}"), &headers);
     hub.edit(|repo| {
-        if let Some((status, code, message)) = repo.refuse {
+        let named = repo.refused.iter().find(|(part, _)| name.contains(part.as_str()));
+        if let Some((status, code, message)) = repo.refuse.or(named.map(|(_, refusal)| *refusal)) {
             let mut response = StatusCode::from_u16(status).unwrap().into_response();
             for (key, value) in [("x-error-code", code), ("x-error-message", message)] {
                 if !value.is_empty() {
@@ -185,6 +199,33 @@ async fn info(State(hub): State<FakeHub>, Path((owner, name, revision)): Path<(S
                 .map(|path| json!({"rfilename": path, "size": 1, "blobId": "0".repeat(40)})),
         );
         axum::Json(json!({"id": format!("{owner}/{name}"), "sha": repo.commit, "siblings": siblings})).into_response()
+    })
+}
+
+/// Rows whose name has all the words, as the hub answers.
+async fn search(State(hub): State<FakeHub>, Query(asked): Query<HashMap<String, String>>) -> Response {
+    hub.note(&Method::GET, format!("/api/models?{}", asked["search"]), &HeaderMap::new());
+    hub.edit(|repo| {
+        if let Some((status, after)) = repo.search {
+            let mut response = StatusCode::from_u16(status).unwrap().into_response();
+            if let Some(after) = after {
+                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after));
+            }
+            return response;
+        }
+        let words = asked["search"].to_lowercase();
+        let tagged = |row: &&Value| {
+            asked
+                .get("filter")
+                .is_none_or(|tag| row["tags"].as_array().is_some_and(|tags| tags.iter().any(|one| one == tag)))
+        };
+        let named = |row: &&Value| {
+            words
+                .split_whitespace()
+                .all(|word| row["id"].as_str().unwrap().to_lowercase().contains(word))
+        };
+        let rows: Vec<&Value> = repo.found.iter().filter(named).filter(tagged).collect();
+        axum::Json(rows).into_response()
     })
 }
 

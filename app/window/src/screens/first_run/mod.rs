@@ -4,10 +4,10 @@ mod check;
 mod go;
 
 use crate::{
-    bridge::{Fit, FitLevel, ModelEntry, Offer},
+    bridge::{FitAt, FitLevel, ModelEntry, Offer},
     screens::models::failure_card,
     shell::text::bytes,
-    state::{Choice, FirstRunMsg, Loading, ModelsMsg, Msg, Screen, State, Step},
+    state::{Choice, FirstRunMsg, Loading, ModelsMsg, ModelsTab, Msg, Screen, State, Step},
 };
 use dspark_look::{Button, Icon, OptionRow, Progress, Theme, Tone, Type, card_flush, list_heading, paint, progress_row, tip};
 use egui::{Ui, vec2};
@@ -47,7 +47,7 @@ pub fn show(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
         Step::Pick => {}
     }
     let headings = state.models.survey.as_ref().map_or(0, |survey| {
-        usize::from(!survey.installed.is_empty()) + usize::from(!survey.offers.is_empty())
+        usize::from(!survey.installed.is_empty()) + usize::from(survey.suggestions().next().is_some())
     });
     let rows = ((height - 240.0 - 36.0 * headings as f32) / 61.0).floor().max(2.0) as usize;
     let all = choices(ui, state, rows, out);
@@ -114,7 +114,8 @@ fn choices(ui: &mut Ui, state: &State, rows: usize, out: &mut Vec<Msg>) -> bool 
         return true;
     };
     // Something to fetch is always among them.
-    let offered = survey.offers.len().min(rows.saturating_sub(survey.installed.len()).max(1));
+    let suggestions: Vec<&Offer> = survey.suggestions().collect();
+    let offered = suggestions.len().min(rows.saturating_sub(survey.installed.len()).max(1));
     let here = survey.installed.len().min(rows.saturating_sub(offered).max(1));
     card_flush(ui, |ui| {
         let installed: Vec<&ModelEntry> = survey.installed.iter().take(here).collect();
@@ -130,7 +131,7 @@ fn choices(ui: &mut Ui, state: &State, rows: usize, out: &mut Vec<Msg>) -> bool 
             let row = OptionRow {
                 name: &entry.name,
                 detail: &detail,
-                chip: chip(&entry.fit),
+                chip: chip(&entry.fit.at),
                 figures: ("Use now", "no download"),
                 selected: state.models.choice.as_ref() == Some(&choice),
                 enabled: entry.problem.is_none(),
@@ -138,7 +139,7 @@ fn choices(ui: &mut Ui, state: &State, rows: usize, out: &mut Vec<Msg>) -> bool 
             option(ui, row, choice, out);
         }
         let ram = state.engine.machine.ram as f64 / (1u64 << 30) as f64;
-        if survey.offers.is_empty() {
+        if suggestions.is_empty() {
             return;
         }
         if ram >= 1.0 {
@@ -146,11 +147,11 @@ fn choices(ui: &mut Ui, state: &State, rows: usize, out: &mut Vec<Msg>) -> bool 
         } else {
             list_heading(ui, "Recommended");
         }
-        for offer in survey.offers.iter().take(offered) {
+        for offer in suggestions.iter().take(offered) {
             offer_row(ui, state, offer, out);
         }
     });
-    offered == survey.offers.len() && here == survey.installed.len()
+    offered == suggestions.len() && here == survey.installed.len()
 }
 
 fn offer_row(ui: &mut Ui, state: &State, offer: &Offer, out: &mut Vec<Msg>) {
@@ -164,10 +165,10 @@ fn offer_row(ui: &mut Ui, state: &State, offer: &Offer, out: &mut Vec<Msg>) {
     let row = OptionRow {
         name: &offer.name,
         detail: &offer.detail,
-        chip: chip(&offer.fit),
+        chip: chip(&offer.fit.at),
         figures: (&size, note),
         selected: state.models.choice.as_ref() == Some(&choice),
-        enabled: offer.fit.level != FitLevel::TooBig,
+        enabled: offer.fit.level() != FitLevel::TooBig,
     };
     option(ui, row, choice, out);
 }
@@ -190,7 +191,7 @@ fn join(first: &str, second: &str) -> String {
     }
 }
 
-pub(crate) fn chip(fit: &Fit) -> Option<(&str, Tone, Icon)> {
+pub(crate) fn chip(fit: &FitAt) -> Option<(&str, Tone, Icon)> {
     let (tone, icon) = match fit.level {
         FitLevel::Unknown => return None,
         FitLevel::Well | FitLevel::Fits => (Tone::Ok, Icon::Check),
@@ -204,6 +205,7 @@ fn buttons(ui: &mut Ui, state: &State, all: bool, out: &mut Vec<Msg>) {
     dspark_look::controls(ui, |ui| {
         if ui.add(Button::quiet("Use a folder").icon(Icon::FolderOpen)).clicked() {
             out.push(Msg::Show(Screen::Models));
+            out.push(Msg::Models(ModelsMsg::Tab(ModelsTab::Here)));
         }
         if !all && ui.add(Button::quiet("More models").icon(Icon::Cube)).clicked() {
             out.push(Msg::Show(Screen::Models));

@@ -20,18 +20,21 @@ const WINDOWS: [usize; 7] = [2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
 pub(super) fn show(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg>) {
     let mut edited = state.edited_decoding().clone();
     now(ui, state);
-    settings_group(ui, "Speculation", |ui| {
-        mode(ui, &mut edited);
-        drafter(ui, state, &mut edited, view);
-        cap(ui, state, &mut edited);
-        tree(ui, &mut edited);
-        lookup(ui, &mut edited);
-        confidence(ui, &mut edited);
-    });
+    settings_group(ui, "Speculation", |ui| speculation(ui, state, &mut edited, &mut view.drafter));
     settings_group(ui, "Memory", |ui| window(ui, state, &mut edited));
     if edited != *state.edited_decoding() {
         out.push(Msg::Decoding(DecodingMsg::Edit(Box::new(edited))));
     }
+}
+
+/// The rows about speculation; `typed` is a drafter's path while it is typed.
+pub(crate) fn speculation(ui: &mut Ui, state: &State, edited: &mut Decoding, typed: &mut Option<String>) {
+    mode(ui, edited);
+    drafter(ui, state, edited, typed);
+    cap(ui, state, edited);
+    tree(ui, edited);
+    lookup(ui, edited);
+    confidence(ui, edited);
 }
 
 /// What runs at this moment, and why.
@@ -76,7 +79,7 @@ fn mode(ui: &mut Ui, edited: &mut Decoding) {
         });
 }
 
-fn drafter(ui: &mut Ui, state: &State, edited: &mut Decoding, view: &mut SettingsView) {
+fn drafter(ui: &mut Ui, state: &State, edited: &mut Decoding, typed: &mut Option<String>) {
     #[derive(Clone, Copy, PartialEq)]
     enum Kind {
         Auto,
@@ -91,22 +94,22 @@ fn drafter(ui: &mut Ui, state: &State, edited: &mut Decoding, view: &mut Setting
         (DrafterChoice::Path(path), _) => format!("{} for every model", path.display()),
     };
     SettingsRow::new("Drafter").detail(&detail).reload().show(ui, |ui| {
-        let mut kind = match (&edited.drafter, &view.drafter) {
+        let mut kind = match (&edited.drafter, &*typed) {
             (_, Some(_)) | (DrafterChoice::Path(_), None) => Kind::Path,
             (DrafterChoice::Auto, None) => Kind::Auto,
             (DrafterChoice::Off, None) => Kind::Off,
         };
         let choices = [(Kind::Auto, "Auto"), (Kind::Off, "None"), (Kind::Path, "Folder")];
         if segmented(ui, &mut kind, &choices).changed() {
-            view.drafter = None;
+            *typed = None;
             match kind {
                 Kind::Auto => edited.drafter = DrafterChoice::Auto,
                 Kind::Off => edited.drafter = DrafterChoice::Off,
-                Kind::Path => view.drafter = Some(String::new()),
+                Kind::Path => *typed = Some(String::new()),
             }
         }
     });
-    if let Some(mut text) = view.drafter.clone().or_else(|| match &edited.drafter {
+    if let Some(mut text) = typed.clone().or_else(|| match &edited.drafter {
         DrafterChoice::Path(path) => Some(path.display().to_string()),
         _ => None,
     }) {
@@ -121,12 +124,12 @@ fn drafter(ui: &mut Ui, state: &State, edited: &mut Decoding, view: &mut Setting
                 .mono();
             let response = ui.add(field);
             if response.changed() {
-                view.drafter = Some(text.clone());
+                *typed = Some(text.clone());
             }
             let entered = response.lost_focus() && ui.input(|input| input.key_pressed(egui::Key::Enter));
             if (set || entered) && ready {
                 edited.drafter = DrafterChoice::Path(expand(text.trim()));
-                view.drafter = None;
+                *typed = None;
             }
         });
     }

@@ -1,6 +1,6 @@
 //! Settings, one group at a time.
 
-mod decoding;
+pub(crate) mod decoding;
 mod pages;
 
 use crate::state::{Msg, SettingsMsg, SettingsPage, State};

@@ -40,6 +40,17 @@ pub struct Draft {
 }
 
 impl Draft {
+    /// What was kept of a draft, its files apart from its words again.
+    pub fn of(kept: &str, revision: u64) -> Self {
+        let (files, words) = dspark_attach::split(kept);
+        Self {
+            text: words.into(),
+            files,
+            revision,
+            ..Self::default()
+        }
+    }
+
     /// What would be sent.
     pub fn message(&self) -> String {
         dspark_attach::message(&self.files, &self.text)
@@ -55,6 +66,9 @@ impl Draft {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
     pub message: i64,
+    /// Go along as they are.
+    pub files: Vec<dspark_attach::Attachment>,
+    /// The words.
     pub text: String,
 }
 

@@ -1,12 +1,16 @@
 //! The window's view of the hub: what is here, what could be had, what would fit.
 
+mod rows;
+
 use crate::{
     machine,
     pairing::{self, PairError, Wish},
 };
-use dspark_hub::{Folder, Hub, HubError, Installed, Job, Kind, Source, fit, registry, starter};
+use dspark_hub::{Folder, Hub, HubError, Installed, Job, Kind, Source, fit};
 use dspark_protocol::{LoadRequest, MachineInfo, Mode, SpeculationOptions, TreeSetting};
-use dspark_window::bridge::{Catalog, Check, FetchError, FetchProgress, Fit, FitLevel, ModelEntry, Offer, Survey};
+use dspark_window::bridge::{self, Catalog, Check, Disk, FetchError, FetchProgress, Listed, ModelEntry, Survey, Trouble};
+pub(crate) use rows::needs;
+use rows::{entry, found_row, missing_drafter, offers, previewed};
 use std::{
     path::{Path, PathBuf},
     sync::mpsc,
@@ -14,8 +18,6 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Tokens of context that verdicts assume.
-const CONTEXT: u64 = 8192;
 /// Seconds over which a download's rate is averaged.
 const RATE_WINDOW: Duration = Duration::from_secs(10);
 
@@ -72,27 +74,31 @@ impl Catalog for HubCatalog {
             .filter(|row| row.folder.kind == Kind::Model)
             .map(|row| entry(&hub, &row, &machine))
             .collect();
-        let have = |target: &str| installed.iter().any(|row| row.name.eq_ignore_ascii_case(target));
-        let mut offers = Vec::new();
-        if hub.installed_starter().is_none() {
-            offers.push(starter_offer());
-        }
-        let families = machine::families();
-        let families: Vec<&str> = families.iter().map(String::as_str).collect();
-        offers.extend(
-            registry::recommended(machine.ram, &families)
-                .into_iter()
-                .filter(|row| !have(&row.target))
-                .map(|row| offer(row, &machine)),
-        );
+        let leftovers = hub.leftovers().into_iter().map(|left| bridge::Leftover {
+            id: left.repo,
+            bytes: left.bytes,
+            total: left.total,
+        });
         Survey {
+            offers: offers(&hub, &machine, &installed),
             installed,
-            offers,
             checks: checks(&hub, info, &machine),
+            leftovers: leftovers.collect(),
+            disk: Disk {
+                ours: hub.disk_usage(),
+                free: dspark_hub::free_space(&hub.places.hub_cache),
+            },
         }
     }
 
     fn inspect(&self, path: &Path) -> Result<ModelEntry, String> {
+        if !path.is_dir() {
+            let what = if path.exists() { "is a file" } else { "does not exist" };
+            return Err(format!(
+                "`{}` {what}: choose a folder with config.json and safetensors weights",
+                path.display()
+            ));
+        }
         let folder = Folder::check(path);
         folder.require_complete().map_err(|error| error.to_string())?;
         if folder.kind == Kind::Drafter {
@@ -134,34 +140,8 @@ impl Catalog for HubCatalog {
 
     fn fetch(&self, id: &str, report: &mut dyn FnMut(FetchProgress), cancel: &CancellationToken) -> Result<ModelEntry, FetchError> {
         let hub = hub(&[]);
-        let (sender, progress) = mpsc::channel();
-        let job = Job::new(cancel.clone(), move |at| {
-            let _ = sender.send(at.clone());
-        });
-        let resolved = std::thread::scope(|scope| {
-            let work = scope.spawn(|| dspark_hub::block_on(async { pairing::obtain(&hub, id, &job).await.map(|(model, _)| model) }));
-            let mut rate = Rate::default();
-            while !work.is_finished() {
-                // Only the newest report matters: the sender may be much faster than a screen.
-                if let Some(at) = progress
-                    .recv_timeout(Duration::from_millis(100))
-                    .ok()
-                    .map(|first| progress.try_iter().last().unwrap_or(first))
-                {
-                    report(FetchProgress {
-                        stage: capital(at.stage.label()),
-                        done: at.done,
-                        total: at.total,
-                        bytes_per_sec: rate.add(at.done),
-                    });
-                }
-            }
-            work.join()
-                .unwrap_or_else(|_| Err(HubError::Internal("the download stopped unexpectedly".into())))
-        });
-        let resolved = resolved.and_then(|result| result).map_err(|error| match error {
-            HubError::Cancelled => FetchError::Cancelled,
-            error => FetchError::Failed(error.to_string()),
+        let resolved = followed(&hub, report, cancel, |job| {
+            dspark_hub::block_on(async { pairing::obtain(&hub, id, &job).await.map(|(model, _)| model) }).and_then(|found| found)
         })?;
         let row = Installed {
             repo: resolved.name,
@@ -171,6 +151,108 @@ impl Catalog for HubCatalog {
         };
         Ok(entry(&hub, &row, &machine::for_fit()))
     }
+
+    fn search(&self, text: &str, info: &MachineInfo, limit: u64, cancel: &CancellationToken) -> Result<Vec<Listed>, FetchError> {
+        if let Some(id) = Hub::repo_in(text) {
+            return self.preview(&id.to_string(), info, limit, cancel).map(|found| vec![found]);
+        }
+        let (hub, machine) = (hub(&[]), fit_machine(info, limit));
+        let job = Job::new(cancel.clone(), |_| {});
+        let found = dspark_hub::block_on(hub.search(text, &job)).and_then(|found| found);
+        let here = hub.installed();
+        let found = found.map_err(|error| failed(&hub, error))?;
+        Ok(found.iter().map(|row| found_row(&hub, row, &machine, &here)).collect())
+    }
+
+    fn preview(&self, id: &str, info: &MachineInfo, limit: u64, cancel: &CancellationToken) -> Result<Listed, FetchError> {
+        let (hub, machine) = (hub(&[]), fit_machine(info, limit));
+        let job = Job::new(cancel.clone(), |_| {});
+        let asked = async {
+            let preview = hub.preview(id, None, &job).await?;
+            // A drafter that cannot be asked about keeps nobody from the model.
+            let drafter = match missing_drafter(&hub, id) {
+                Some(name) if name.contains('/') => hub.preview(&name, None, &job).await.ok().map(|found| (name, found)),
+                _ => None,
+            };
+            Ok((preview, drafter))
+        };
+        let (preview, drafter) = dspark_hub::block_on(asked)
+            .and_then(|found| found)
+            .map_err(|error| failed(&hub, error))?;
+        Ok(previewed(&hub, &preview, drafter.as_ref(), &machine))
+    }
+
+    fn verify(&self, path: &Path, report: &mut dyn FnMut(FetchProgress), cancel: &CancellationToken) -> Result<(), FetchError> {
+        followed(&hub(&[]), report, cancel, |job| dspark_hub::verify_at(path, &job))
+    }
+
+    fn remove(&self, path: &Path) -> Result<u64, String> {
+        let removed = hub(&[]).remove_at(path, false).map_err(|error| error.to_string())?;
+        Ok(removed.bytes)
+    }
+
+    fn discard(&self, id: &str) -> Result<u64, String> {
+        let removed = hub(&[]).discard(id).map_err(|error| error.to_string())?;
+        Ok(removed.bytes)
+    }
+}
+
+/// Runs long work on a thread of its own and passes its newest report on, a few times a second.
+fn followed<T: Send>(
+    hub: &Hub,
+    report: &mut dyn FnMut(FetchProgress),
+    cancel: &CancellationToken,
+    work: impl FnOnce(Job) -> Result<T, HubError> + Send,
+) -> Result<T, FetchError> {
+    let (sender, progress) = mpsc::channel();
+    let job = Job::new(cancel.clone(), move |at| {
+        let _ = sender.send(at.clone());
+    });
+    let result = std::thread::scope(|scope| {
+        let work = scope.spawn(move || work(job));
+        let mut rate = Rate::default();
+        while !work.is_finished() {
+            // Only the newest report matters: the sender may be much faster than a screen.
+            if let Some(at) = progress
+                .recv_timeout(Duration::from_millis(100))
+                .ok()
+                .map(|first| progress.try_iter().last().unwrap_or(first))
+            {
+                report(FetchProgress {
+                    stage: capital(at.stage.label()),
+                    done: at.done,
+                    total: at.total,
+                    bytes_per_sec: rate.add(at.done),
+                });
+            }
+        }
+        work.join()
+            .unwrap_or_else(|_| Err(HubError::Internal("the work stopped unexpectedly".into())))
+    });
+    result.map_err(|error| failed(hub, error))
+}
+
+/// What went wrong, and of which kind: that decides what a person is offered.
+fn failed(hub: &Hub, error: HubError) -> FetchError {
+    use bridge::Kind;
+    let (kind, page) = match &error {
+        HubError::Cancelled => return FetchError::Cancelled,
+        HubError::Offline { .. } | HubError::Unreachable { .. } => (Kind::Offline, String::new()),
+        HubError::TooMany { .. } => (Kind::Busy, String::new()),
+        HubError::Network { .. } | HubError::BadReply { .. } => (Kind::Network, String::new()),
+        HubError::Checksum { .. } | HubError::Corrupt { .. } => (Kind::Damaged, String::new()),
+        HubError::DiskFull { .. } => (Kind::NoSpace, String::new()),
+        HubError::Gated { url, .. } => (Kind::Gated, url.clone()),
+        HubError::BadToken | HubError::Forbidden { .. } => (Kind::Refused, hub.page("settings/tokens")),
+        HubError::RepoNotFound { .. } | HubError::RevisionNotFound { .. } | HubError::FileNotFound { .. } => (Kind::Missing, String::new()),
+        HubError::NothingToLoad { .. } | HubError::UnsupportedGguf { .. } => (Kind::Unsupported, String::new()),
+        _ => (Kind::Other, String::new()),
+    };
+    FetchError::Failed(Trouble {
+        kind,
+        words: error.to_string(),
+        page,
+    })
 }
 
 fn hub(folders: &[PathBuf]) -> Hub {
@@ -183,102 +265,6 @@ fn fit_machine(info: &MachineInfo, limit: u64) -> fit::Machine {
         ram: info.ram,
         working_set: gpu,
         available: None,
-    }
-}
-
-fn entry(hub: &Hub, row: &Installed, machine: &fit::Machine) -> ModelEntry {
-    let folder = &row.folder;
-    let is_starter = row.repo == starter::NAME || (row.source == Source::Cache && row.repo == starter::FOLDER);
-    let window = folder.config["max_position_embeddings"]
-        .as_u64()
-        .or_else(|| folder.config["text_config"]["max_position_embeddings"].as_u64());
-    let detail: Vec<String> = [
-        folder.model_type.clone(),
-        folder.quantization.clone(),
-        window.map(|tokens| format!("{} context", thousands(tokens))),
-        drafter(hub, row),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    let model = fit::Model::from_config(&folder.config, folder.weight_bytes, 16);
-    ModelEntry {
-        // "starter" is a word for the command line; people see which model it is.
-        name: if is_starter { starter::FOLDER.into() } else { row.repo.clone() },
-        path: folder.path.clone(),
-        detail: detail.join(", "),
-        source: match row.source {
-            _ if is_starter => "Starter",
-            Source::Path => "Folder",
-            Source::Cache => "Downloads",
-            Source::LmStudio => "LM Studio",
-            Source::ModelDirs => "Model folder",
-            Source::HubCache => "Hugging Face cache",
-        }
-        .into(),
-        bytes: folder.size_bytes,
-        fit: verdict(&model, machine),
-        problem: folder.state.problem(),
-    }
-}
-
-/// What the model drafts with by itself.
-fn drafter(hub: &Hub, row: &Installed) -> Option<String> {
-    let target = pairing::Target {
-        name: &row.repo,
-        path: &row.folder.path,
-    };
-    let pairing = pairing::pair(hub, target, &Wish::default()).ok()?;
-    match (pairing.drafter, pairing.missing) {
-        (Some(drafter), _) => Some(format!("{} drafter", drafter.kind.label())),
-        (None, Some(_)) => Some("drafter not installed".into()),
-        (None, None) => None,
-    }
-}
-
-fn verdict(model: &fit::Model, machine: &fit::Machine) -> Fit {
-    let fit = fit::judge(model, machine, CONTEXT);
-    Fit {
-        level: match fit.verdict {
-            fit::Verdict::FitsWell => FitLevel::Well,
-            fit::Verdict::Fits | fit::Verdict::Tight => FitLevel::Fits,
-            fit::Verdict::ShorterContext { .. } => FitLevel::Limited,
-            fit::Verdict::TooBig => FitLevel::TooBig,
-        },
-        words: fit.verdict.label(),
-        parts: fit.items.iter().map(|item| (item.label.to_owned(), item.bytes)).collect(),
-    }
-}
-
-fn starter_offer() -> Offer {
-    Offer {
-        id: starter::NAME.into(),
-        name: starter::FOLDER.into(),
-        detail: "135M, 4-bit, 8k context. Small enough for any machine, needs no account.".into(),
-        bytes: Hub::starter_bytes(),
-        fit: Fit {
-            level: FitLevel::Well,
-            words: "Fits well".into(),
-            parts: Vec::new(),
-        },
-        starter: true,
-    }
-}
-
-fn offer(row: &registry::Row, machine: &fit::Machine) -> Offer {
-    let model = fit::Model {
-        weight_bytes: row.estimated_bytes(),
-        kv_per_token: row.kv_bytes,
-        ..fit::Model::default()
-    };
-    let name = row.target.rsplit('/').next().unwrap_or(&row.target);
-    Offer {
-        id: row.target.clone(),
-        name: name.into(),
-        detail: format!("{}B, {}-bit", row.parameters, row.bits),
-        bytes: row.estimated_bytes(),
-        fit: verdict(&model, machine),
-        starter: false,
     }
 }
 

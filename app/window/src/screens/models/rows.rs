@@ -1,0 +1,335 @@
+//! Tables of models: their columns, their rows, and the row that is open.
+
+use super::{
+    detail,
+    line::{Line, drafted, plain},
+};
+use crate::{
+    bridge::{Drafter, FitAt, FitLevel},
+    screens::first_run::chip,
+    shell::text::bytes,
+    state::{ModelsMsg, Msg, Screen, ShelfMsg, State},
+};
+use dspark_look::{Button, Chip, Columns, Density, Icon, TableRow, Theme, Type, card_flush, name_lines, runs, table_head, tip, two_lines};
+use egui::{Align, Ui};
+
+/// What a table shows between the name and the button.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Column {
+    Download,
+    Plain,
+    Drafts,
+    Where,
+    Used,
+    Popular,
+    Fit,
+}
+
+impl Column {
+    fn head(self) -> (&'static str, Align) {
+        match self {
+            Self::Download => ("Size", Align::Max),
+            Self::Plain => ("Plain ceiling", Align::Max),
+            Self::Drafts => ("With drafts", Align::Max),
+            Self::Where => ("Where", Align::Min),
+            Self::Used => ("Last used", Align::Min),
+            Self::Popular => ("Downloads", Align::Max),
+            Self::Fit => ("Memory fit", Align::Min),
+        }
+    }
+
+    fn width(self) -> f32 {
+        match self {
+            Self::Download => 112.0,
+            Self::Drafts => 132.0,
+            Self::Where => 140.0,
+            Self::Plain | Self::Used | Self::Popular => 84.0,
+            Self::Fit => 124.0,
+        }
+    }
+}
+
+/// The rows in one card. `popular` says how often each is fetched from the hub in a month.
+pub(super) fn table(ui: &mut Ui, state: &State, shown: &[Column], lines: &[(Line<'_>, u64)], out: &mut Vec<Msg>) {
+    let narrow = Density::of(ui.ctx()) == Density::Narrow;
+    let hidden = |column: &Column| narrow && matches!(column, Column::Download | Column::Where | Column::Popular);
+    let shown: Vec<Column> = shown.iter().copied().filter(|column| !hidden(column)).collect();
+    let mut widths = vec![None];
+    widths.extend(shown.iter().map(|column| Some(column.width())));
+    widths.push(Some(88.0));
+    // Over the names, which stand behind their carets.
+    let inset = if lines.iter().any(|(line, _)| line.can_open()) { 20.0 } else { 0.0 };
+    let columns = Columns::new(widths).head_inset(0, inset);
+    card_flush(ui, |ui| {
+        let mut heads = vec![("Model", Align::Min)];
+        heads.extend(shown.iter().map(|column| column.head()));
+        heads.push(("", Align::Max));
+        table_head(ui, &columns, &heads);
+        for (line, popular) in lines {
+            row(ui, state, &columns, &shown, (line, *popular), narrow, out);
+        }
+    });
+}
+
+fn row(
+    ui: &mut Ui,
+    state: &State,
+    columns: &Columns,
+    shown: &[Column],
+    (line, popular): (&Line<'_>, u64),
+    narrow: bool,
+    out: &mut Vec<Msg>,
+) {
+    let open = line.is_open(state);
+    let can_open = line.can_open();
+    let mut row = TableRow::new(ui, columns, line.name, 58.0, open);
+    let (size, below) = line.size();
+    // What has no column of its own goes under the name.
+    let folded = if narrow && line.problem.is_none() {
+        let more = if below == "download" || below == "on disk" {
+            String::new()
+        } else {
+            format!(" {below}")
+        };
+        format!("{size}{more}, {}", line.detail)
+    } else {
+        line.detail.to_owned()
+    };
+    row.cell(ui, Align::Min, |ui| {
+        name_lines(ui, line.name, &line.chips, &folded, can_open.then_some(open))
+    });
+    for column in shown {
+        let align = column.head().1;
+        row.cell(ui, align, |ui| cell(ui, state, *column, line, popular));
+    }
+    // An open row has its own, larger button.
+    row.cell(ui, Align::Max, |ui| {
+        if !open || line.is_loaded(state) {
+            action(ui, state, line, out);
+        }
+    });
+    let response = row.response();
+    if response.clicked() && can_open {
+        out.push(Msg::Models(ModelsMsg::Open(line.key.clone())));
+    }
+    if open {
+        detail::show(ui, state, line, out);
+    }
+}
+
+fn cell(ui: &mut Ui, state: &State, column: Column, line: &Line<'_>, popular: u64) {
+    let theme = Theme::of(ui);
+    let plain_text = |text: &str| runs(&[(text, Type::BASE, theme.t1)]);
+    match column {
+        Column::Download => {
+            let (size, below) = line.size();
+            let response = two_lines(ui, plain_text(&size), &below, Align::Max);
+            if let Drafter::Missing(name, _) = line.drafter {
+                tip(response, "Drafter", &format!("{name} comes with it."));
+            }
+        }
+        Column::Plain => {
+            let Some(rate) = plain(state, line.pace) else { return };
+            let digits = usize::from(rate < 100.0);
+            let label = ui.add(egui::Label::new(Type::BASE.rich(format!("{rate:.digits$}"), theme.t2)));
+            let from = if line.pace.estimate {
+                "from parameters and bits, an estimate"
+            } else {
+                "from its files"
+            };
+            let words = format!(
+                "tok/s that plain decoding cannot exceed here at a short context: measured bandwidth over {} read for a token, {from}.",
+                bytes(line.pace.active)
+            );
+            tip(label, "Plain ceiling", &words);
+        }
+        Column::Drafts => {
+            let Some(drafts) = drafted(state, line) else { return };
+            let job = if drafts.unit.is_empty() {
+                runs(&[(drafts.figure.as_str(), Type::BASE, theme.t2)])
+            } else {
+                let unit = format!(" {}", drafts.unit);
+                runs(&[
+                    (drafts.figure.as_str(), Type::CONTROL, theme.t1),
+                    (unit.as_str(), Type::BASE, theme.t2),
+                ])
+            };
+            let response = two_lines(ui, job, &drafts.basis, Align::Max);
+            tip(response, "With drafts", &drafts.explain);
+        }
+        Column::Where => {
+            let Some(entry) = line.entry else { return };
+            let label = ui.add(egui::Label::new(Type::SMALL.rich(&entry.source, theme.t2)).truncate());
+            tip(label, "Folder", &entry.path.display().to_string());
+        }
+        Column::Used => {
+            let used = line
+                .path()
+                .and_then(|path| state.models.shelf.known.0.get(path))
+                .filter(|used| used.at > 0);
+            let words = match used {
+                _ if line.is_loaded(state) => "in use".into(),
+                Some(used) => since(state, used.at),
+                None => "not yet".into(),
+            };
+            ui.add(egui::Label::new(Type::SMALL.rich(words, theme.t3)).truncate());
+        }
+        Column::Popular => {
+            let label = ui.add(egui::Label::new(Type::BASE.rich(thousands(popular), theme.t2)));
+            tip(label, "Downloads", "from the hub in the last month.");
+        }
+        Column::Fit if line.is_open(state) => fit(ui, line.fit.near(detail::context(state, line)), line.fit.context_unknown),
+        Column::Fit => fit(ui, &line.fit.at, line.fit.context_unknown),
+    }
+}
+
+pub(super) fn fit(ui: &mut Ui, at: &FitAt, unknown: bool) {
+    let Some((words, tone, icon)) = chip(at) else { return };
+    let response = ui.add(Chip::new(words).tone(tone).icon(icon));
+    if at.parts.is_empty() {
+        return;
+    }
+    let sum: Vec<String> = at
+        .parts
+        .iter()
+        .map(|(part, size)| format!("{} {}", part.label(), bytes(*size)))
+        .collect();
+    let end = if unknown {
+        ". Context is not in it: it is known once the hub has been asked."
+    } else {
+        ""
+    };
+    let context = format!("at {} tokens", crate::shell::text::count(at.context as usize));
+    tip(response, words, &format!("{context}: {}{end}", sum.join(", ")));
+}
+
+/// The one thing to do with a model, from its row.
+fn action(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<Msg>) {
+    let theme = Theme::of(ui);
+    let models = &state.models;
+    if let Some(entry) = line.entry {
+        if line.is_loaded(state) {
+            let label = format!("Unload {}", entry.name);
+            let button = Button::quiet("Unload")
+                .small()
+                .flush_right()
+                .enabled(!models.unloading)
+                .label(&label);
+            if ui.add(button).clicked() {
+                out.push(Msg::Models(ModelsMsg::Unload));
+            }
+        } else if state.uses(&entry.path) {
+            dspark_look::busy_ring(ui, 14.0, theme.accent, "Loading");
+        } else {
+            let label = format!("Load {}", entry.name);
+            let enabled = entry.problem.is_none() && models.loading.is_none();
+            if ui.add(Button::secondary("Load").small().enabled(enabled).label(&label)).clicked() {
+                out.push(Msg::Models(ModelsMsg::Load(entry.clone())));
+            }
+        }
+        return;
+    }
+    let Some(offer) = line.offer.filter(|_| line.problem.is_none()) else {
+        return;
+    };
+    if !line.gate.is_empty() {
+        let label = format!("Accept the licence of {}", line.name);
+        if ui
+            .add(Button::secondary("Open").small().icon(Icon::ArrowSquareOut).label(&label))
+            .clicked()
+        {
+            out.push(Msg::Open(line.gate.to_owned()));
+        }
+    } else if models.fetching.as_ref().is_some_and(|fetching| fetching.id == offer.id) {
+        dspark_look::busy_ring(ui, 14.0, theme.accent, "Downloading");
+    } else if models.downloads.queue.iter().any(|waiting| waiting.id == offer.id) {
+        ui.label(Type::SMALL.rich("waiting", theme.t3));
+    } else if line.fit.level() != FitLevel::TooBig {
+        let label = format!("Get {}", line.name);
+        let button = Button::secondary("Get").small().icon(Icon::DownloadSimple).label(&label);
+        if ui.add(button).clicked() {
+            out.push(Msg::Models(ModelsMsg::Fetch(models.known(offer).clone())));
+        }
+    }
+}
+
+/// What can be done with the files of a model that is here.
+pub(super) fn files(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<Msg>) {
+    let Some(entry) = line.entry else { return };
+    let checking = state.models.shelf.checking.as_ref();
+    let name = &entry.name;
+    let label = format!("Verify {name}");
+    let verify = Button::quiet("Verify")
+        .small()
+        .icon(Icon::SealCheck)
+        .enabled(checking.is_none())
+        .label(&label);
+    let response = ui.add(verify);
+    if response.clicked() {
+        out.push(ShelfMsg::Verify(entry.path.clone()).into());
+    }
+    tip(
+        response,
+        "Verify",
+        "reads every byte and compares it with what was published, where that is known.",
+    );
+    let label = format!("Reveal {name}");
+    if ui
+        .add(Button::quiet("Reveal").small().icon(Icon::FolderOpen).label(&label))
+        .clicked()
+    {
+        out.push(ShelfMsg::Reveal(entry.path.clone()).into());
+    }
+    match &entry.removal {
+        Some(Ok(_)) => {
+            let label = format!("Delete {name}");
+            if ui
+                .add(
+                    Button::quiet("Delete")
+                        .small()
+                        .icon(Icon::Trash)
+                        .enabled(!state.uses(&entry.path))
+                        .label(&label),
+                )
+                .clicked()
+            {
+                out.push(ShelfMsg::AskDelete(Box::new(entry.clone())).into());
+            }
+        }
+        Some(Err(reason)) => {
+            let words = ui.add(Button::quiet("Not ours to delete").small().icon(Icon::LockSimple).enabled(false));
+            tip(words, "Not deleted from here", reason);
+        }
+        None => {}
+    }
+}
+
+/// `just now`, `5 min ago`, `3 days ago`.
+pub(super) fn since(state: &State, at: u64) -> String {
+    let seconds = ((state.clock.millis / 1000).max(0) as u64).saturating_sub(at);
+    match seconds {
+        0..60 => "just now".into(),
+        60..3600 => format!("{} min ago", seconds / 60),
+        3600..86_400 => format!("{} h ago", seconds / 3600),
+        86_400..172_800 => "yesterday".into(),
+        _ => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+/// `41k`.
+fn thousands(value: u64) -> String {
+    match value {
+        0 => String::new(),
+        1..1000 => value.to_string(),
+        1000..1_000_000 => format!("{}k", value / 1000),
+        _ => format!("{:.1}M", value as f64 / 1e6),
+    }
+}
+
+/// To the part of the screen where the models on this machine are.
+pub(super) fn show_here() -> Vec<Msg> {
+    vec![
+        Msg::Show(Screen::Models),
+        Msg::Models(ModelsMsg::Tab(crate::state::ModelsTab::Here)),
+    ]
+}
