@@ -13,7 +13,7 @@ window=${WINDOW:-target/debug/examples/double_window}
 out=assets/screenshots
 mkdir -p "$out"
 scenes=("$@")
-[ ${#scenes[@]} -gt 0 ] || scenes=(chat first-run first-run-check first-run-go settings picker models models-here models-search models-downloads live curves machine palette)
+[ ${#scenes[@]} -gt 0 ] || scenes=(chat first-run first-run-check first-run-go settings picker models models-here models-search models-downloads live curves machine race benchmark agents agents-change connections palette)
 
 shoot() { # scene theme size
     local scene=$1 theme=$2 size=$3 display data xvfb app

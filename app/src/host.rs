@@ -1,13 +1,13 @@
 //! The program around the HTTP server: the hub's models, this machine, and agents' settings.
 
-use crate::{cli, last_model, machine, pairing};
+use crate::{cli, gauges::Meter, last_model, pairing};
 use dspark_agents::{CLIENTS, Places};
-use dspark_engine::machine::Machine;
 use dspark_hub::{Hub, HubError, Job};
-use dspark_protocol::LoadRequest;
-use dspark_serve::{Download, Host, HostError, LoadWish, Report, Serving};
+use dspark_protocol::{LoadRequest, Snapshot};
+use dspark_serve::{Download, Gauges, Host, HostError, LoadWish, Report, Serving};
+use dspark_window::state::Measured;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -15,12 +15,35 @@ use tokio_util::sync::CancellationToken;
 pub struct HubHost {
     runtime: Handle,
     records: PathBuf,
+    meter: Meter,
+}
+
+/// What the program keeps that the server needs.
+#[derive(Debug, Clone, Default)]
+pub struct Kept {
+    /// Undo records of agents' settings.
+    pub records: PathBuf,
+    /// What the Lab measured of memory.
+    pub bandwidth: PathBuf,
+}
+
+impl Kept {
+    /// In the folder with the chats, and beside the settings.
+    pub fn of(data: &Path, settings: &Path) -> Self {
+        Self {
+            records: data.join("agents"),
+            bandwidth: Measured::file(settings),
+        }
+    }
 }
 
 impl HubHost {
-    /// `records` is where undo records of agents' settings are kept.
-    pub fn new(runtime: Handle, records: PathBuf) -> Self {
-        Self { runtime, records }
+    pub fn new(runtime: Handle, kept: Kept) -> Self {
+        Self {
+            runtime,
+            records: kept.records,
+            meter: Meter::new(kept.bandwidth),
+        }
     }
 
     fn job(report: &Report, cancel: &CancellationToken) -> Job {
@@ -59,6 +82,7 @@ impl Host for HubHost {
         let pair = pairing::Wish {
             mode: wish.mode,
             drafter: wish.drafter.clone(),
+            bits: wish.drafter_bits,
             speculation: wish.speculation,
             ..pairing::Wish::default()
         };
@@ -77,12 +101,8 @@ impl Host for HubHost {
         cli::models::object(&Hub::from_env())
     }
 
-    fn machine(&self) -> Value {
-        let machine = Machine::detect();
-        json!({
-            "chip": {"name": machine.chip, "cores": machine.cores},
-            "memory": {"total_bytes": machine.ram, "model_budget_bytes": machine::for_fit().budget()},
-        })
+    fn gauges(&self, snapshot: &Snapshot) -> Gauges {
+        self.meter.read(snapshot)
     }
 
     fn doctor(&self) -> Value {

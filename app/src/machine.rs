@@ -2,12 +2,12 @@
 
 use dspark_engine::{
     device::Device,
-    machine::{Machine, Pressure},
+    machine::{Machine, pressure},
 };
 use dspark_hub::fit;
 use dspark_window::{
     bridge::{MachineSource, Reading},
-    machine::{roofline::Footprint, verdict},
+    machine::roofline::Footprint,
 };
 use serde_json::{Map, Value};
 use std::{fs::File, io::Read as _, path::Path};
@@ -34,11 +34,7 @@ pub(crate) struct ThisMachine;
 impl MachineSource for ThisMachine {
     fn read(&self) -> Reading {
         let kinds = RefreshKind::nothing().with_memory(MemoryRefreshKind::everything());
-        let pressure = match Pressure::now() {
-            Pressure::Normal => verdict::Pressure::Normal,
-            Pressure::Warning => verdict::Pressure::Warning,
-            Pressure::Critical => verdict::Pressure::Critical,
-        };
+        let pressure = pressure();
         let Ok(system) = System::new_with_specifics(kinds) else {
             return Reading {
                 pressure,

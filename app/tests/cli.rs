@@ -110,6 +110,46 @@ fn removing_a_link_keeps_and_counts_nothing_of_what_it_points_to() {
 }
 
 #[test]
+fn an_empty_prompt_is_said_to_be_empty_wherever_it_comes_from() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("prompt.txt");
+    std::fs::write(&file, "\u{feff} \n").unwrap();
+    let file = file.display().to_string();
+    for (words, named) in [
+        (&["generate"][..], "standard input is empty"),
+        (&["generate", "--prompt", "-"], "standard input is empty"),
+        (&["generate", "--prompt-file", &file], "prompt.txt` is empty"),
+    ] {
+        let output = program(home.path(), words).output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{words:?}");
+        assert!(errors(&output).contains(named), "{words:?}: {}", errors(&output));
+    }
+}
+
+#[test]
+fn log_probabilities_without_json_are_not_silently_dropped() {
+    let (_home, output) = run(&["generate", "--prompt", "hi", "--logprobs", "2"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("add `--json`"), "{}", errors(&output));
+}
+
+/// Exit code 3: it could be read, and its own code is not run.
+#[test]
+fn a_checkpoint_that_needs_its_own_code_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    installed(home.path(), "Homemade-1B");
+    let folder = home.path().join(".cache/mlx_dspark/models/Homemade-1B");
+    let config = r#"{"model_type": "homemade", "auto_map": {"AutoModel": "modeling.Homemade"}}"#;
+    std::fs::write(folder.join("config.json"), config).unwrap();
+    let words = ["generate", "--model", "Homemade-1B", "--prompt", "hi"];
+    let output = program(home.path(), &words).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", errors(&output));
+    assert!(errors(&output).contains("config.json:auto_map"), "{}", errors(&output));
+    let output = program(home.path(), &[&words[..], &["--json"]].concat()).output().unwrap();
+    assert_eq!(object(&output)["error"]["code"], 3);
+}
+
+#[test]
 fn files_that_are_not_there_are_called_that() {
     let (_home, output) = run(&["models", "pull", "missing.gguf"]);
     assert_eq!(output.status.code(), Some(2));
@@ -153,7 +193,10 @@ fn drafters_that_cannot_be_had_are_named_before_anything_loads() {
         ),
     ] {
         for command in ["generate", "serve", "probe"] {
-            let words: Vec<&str> = [command, "--model", "Qwen3-4B-8bit"].iter().chain(words).copied().collect();
+            let mut words: Vec<&str> = [command, "--model", "Qwen3-4B-8bit"].iter().chain(words).copied().collect();
+            if command == "generate" {
+                words.extend(["--prompt", "hi"]);
+            }
             let output = program(home.path(), &words).output().unwrap();
             assert_eq!(output.status.code(), Some(code), "{words:?}: {}", errors(&output));
             assert!(errors(&output).contains(named), "{words:?}: {}", errors(&output));
@@ -236,4 +279,43 @@ fn convert_makes_a_folder_once_and_names_what_it_refuses() {
     assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
     assert!(String::from_utf8_lossy(&output.stdout).contains("read back and equal"));
     assert!(errors(&output).contains("converting"), "{}", errors(&output));
+}
+
+#[test]
+fn benchmarks_that_were_run_are_listed_without_a_model() {
+    let home = tempfile::tempdir().unwrap();
+    let none = program(home.path(), &["benchmark", "--history"]).output().unwrap();
+    assert_eq!(none.status.code(), Some(0), "{none:?}");
+    assert!(String::from_utf8_lossy(&none.stdout).contains("No benchmark has been run yet"));
+    let data = home.path().join("data");
+    let run = |name: &str, rate: f64, speedup: f64| dspark_compare::Run {
+        run: name.into(),
+        decode_tok_s: rate,
+        speedup,
+        ..dspark_compare::Run::default()
+    };
+    let bench = dspark_compare::Bench {
+        stamp: dspark_compare::Stamp {
+            at: 1_795_874_520,
+            target: "tiny".into(),
+            device: "a machine".into(),
+            ..dspark_compare::Stamp::default()
+        },
+        runs: vec![run("baseline", 40.0, 1.0), run("auto", 84.0, 2.1)],
+        flags: vec!["other requests ran".into()],
+        ..dspark_compare::Bench::default()
+    };
+    dspark_compare::append_bench(&data.join(dspark_compare::BENCHES), &bench).unwrap();
+    let folder = data.to_str().unwrap();
+    let listed = program(home.path(), &["benchmark", "--history", "--data-dir", folder])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&listed.stdout);
+    for part in ["tiny", "a machine", "40.0", "auto 2.10×", "other requests ran", "2026-11-28"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let listed = program(home.path(), &["benchmark", "--history", "--json", "--data-dir", folder])
+        .output()
+        .unwrap();
+    assert_eq!(object(&listed)["benchmarks"][0]["runs"][1]["run"], "auto");
 }

@@ -2,7 +2,7 @@
 //! interrupted answer all but the last second.
 //!
 //! A real window on a virtual screen, the starter model, keys typed by xdotool. (Downloads are killed in
-//! `engine/hub/tests/download.rs`.)
+//! `engine/hub/tests/download.rs`, settings in `app/window/tests/settings_kill.rs`.) `MLX_DSPARK_KILLS` asks for more rounds.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,11 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-const KILLS: u32 = 20;
+/// How often it is killed.
+fn kills() -> u32 {
+    std::env::var("MLX_DSPARK_KILLS").map_or(20, |kills| kills.parse().unwrap())
+}
+
 /// What may be lost, and how late a busy machine may run the writer.
 const LOSS: Duration = Duration::from_millis(1000 + 500);
 
@@ -96,7 +100,7 @@ fn a_killed_chat_loses_at_most_a_second() {
     let screen = Screen::open();
     let mut before: Vec<Vec<Message>> = Vec::new();
 
-    for round in 0..KILLS {
+    for round in 0..kills() {
         let mut app = Command::new(env!("CARGO_BIN_EXE_mlx-dspark"))
             .args(["app", "--model", "starter", "--data-dir"])
             .arg(folder.path())

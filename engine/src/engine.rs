@@ -2,7 +2,7 @@
 
 use crate::{
     device::{Device, memory},
-    machine::Machine,
+    machine::{Machine, Pressure, pressure},
     model::{FolderLoader, ModelLoader},
     prefix::DiskOptions,
     sample::Place,
@@ -36,6 +36,8 @@ pub struct EngineOptions {
     pub place: Option<Place>,
     /// Where what is measured of a model on this machine is kept.
     pub calibration: Calibration,
+    /// How short memory is, asked every few seconds while there is something to give back.
+    pub pressure: fn() -> Pressure,
     /// Run before anything else; what it says keeps the engine from serving.
     pub self_test: fn() -> Result<(), String>,
 }
@@ -50,6 +52,7 @@ impl Default for EngineOptions {
             prefill_chunk: None,
             place: None,
             calibration: Calibration::default(),
+            pressure,
             self_test: || selftest::run().map(|_| ()).map_err(|error| error.to_string()),
         }
     }

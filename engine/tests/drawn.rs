@@ -43,11 +43,16 @@ struct Bigrams {
 
 impl Bigrams {
     fn new() -> Self {
+        Self::telling(1.0)
+    }
+
+    /// What it tells a drafter is times `features`.
+    fn telling(features: f32) -> Self {
         let normal = |shape: &[i32], salt: u64| random::normal::<f32>(shape, None, None, &random::key(salt).unwrap()).unwrap();
         let target = Self {
             table: normal(&[VOCAB, HIDDEN], 1),
             head: normal(&[VOCAB, HIDDEN], 2).multiply(Array::from_f32(0.2)).unwrap(),
-            features: normal(&[HIDDEN, 3 * HIDDEN], 3),
+            features: normal(&[HIDDEN, 3 * HIDDEN], 3).multiply(Array::from_f32(features)).unwrap(),
         };
         mlx_rs::transforms::eval([&target.table, &target.head, &target.features]).unwrap();
         target
@@ -135,7 +140,7 @@ struct Loader;
 
 impl ModelLoader for Loader {
     fn load(&mut self, request: &LoadRequest, _: &mut dyn FnMut(LoadStage, u64, u64), _: &CancellationToken) -> Result<Loaded> {
-        let target = Bigrams::new();
+        let target = Bigrams::telling(if request.name == UNTOLD { f32::NAN } else { 1.0 });
         let drafter = request.drafter.as_ref().map(|path| {
             let options = DrafterOptions {
                 bits: None,
@@ -162,7 +167,14 @@ impl ModelLoader for Loader {
     }
 }
 
+/// Its drafter gets no numbers, and gives none.
+const UNTOLD: &str = "untold";
+
 fn engine(drafter: Option<&str>) -> EngineHandle {
+    engine_of("bigrams", drafter)
+}
+
+fn engine_of(target: &str, drafter: Option<&str>) -> EngineHandle {
     let engine = start(EngineOptions {
         loader: Box::new(Loader),
         prefix_slots: 0,
@@ -172,7 +184,7 @@ fn engine(drafter: Option<&str>) -> EngineHandle {
     let folder = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/oracle/drafters").join(name);
     let mut loading = engine
         .load(LoadRequest {
-            name: "bigrams".into(),
+            name: target.into(),
             drafter: drafter.map(folder),
             ..LoadRequest::default()
         })
@@ -199,7 +211,37 @@ fn held() -> Arc<Constraint> {
     Arc::new(Constraint::regex(r"[\x20-\x4f][\x20-\x6f][\x30-\x7e]x*"))
 }
 
-fn ask(engine: &EngineHandle, mode: Mode, prompt: &[u32], seed: u64, constraint: Option<&Arc<Constraint>>) -> (Vec<u32>, usize) {
+/// How texts are asked for.
+#[derive(Clone, Copy)]
+struct Way<'a> {
+    mode: Mode,
+    constraint: Option<&'a Arc<Constraint>>,
+    confidence: f32,
+}
+
+impl Way<'_> {
+    fn of(mode: Mode) -> Self {
+        Self {
+            mode,
+            constraint: None,
+            confidence: 0.0,
+        }
+    }
+}
+
+/// Drafts of a text, or of many.
+#[derive(Default)]
+struct Drafts {
+    offered: usize,
+    taken: usize,
+}
+
+fn ask(engine: &EngineHandle, way: Way<'_>, prompt: &[u32], seed: u64) -> (Vec<u32>, Drafts) {
+    let Way {
+        mode,
+        constraint,
+        confidence,
+    } = way;
     let request = Request {
         prompt: Prompt::Tokens(prompt.to_vec()),
         sampling: Sampling {
@@ -215,6 +257,7 @@ fn ask(engine: &EngineHandle, mode: Mode, prompt: &[u32], seed: u64, constraint:
         speculation: Some(SpeculationOptions {
             cap: Cap::Fixed(2),
             tree: TreeSetting::Off,
+            confidence,
             ..SpeculationOptions::default()
         }),
         return_token_ids: true,
@@ -226,8 +269,12 @@ fn ask(engine: &EngineHandle, mode: Mode, prompt: &[u32], seed: u64, constraint:
     loop {
         match generation.next_blocking().unwrap() {
             dspark_engine::protocol::Event::Finished(summary) => {
-                let taken = summary.speculation.as_ref().map_or(0, |told| told.stats.accepted);
-                return (summary.token_ids, taken);
+                let stats = summary.speculation.map(|told| told.stats).unwrap_or_default();
+                let drafts = Drafts {
+                    offered: stats.drafted,
+                    taken: stats.accepted,
+                };
+                return (summary.token_ids, drafts);
             }
             dspark_engine::protocol::Event::Failed(error) => panic!("{error}"),
             _ => {}
@@ -284,15 +331,16 @@ fn deviation(counts: &[u32], chances: &[f64]) -> f64 {
     (chi - degrees) / (2.0 * degrees).sqrt()
 }
 
-/// Counts over the trials, and how many drafts were taken.
-fn count(engine: &EngineHandle, mode: Mode, prompt: &[u32], constraint: Option<&Arc<Constraint>>) -> (Vec<u32>, usize) {
-    let (mut counts, mut taken) = (vec![0; (CLASSES * CLASSES) as usize], 0);
+/// Counts over the trials, and their drafts.
+fn count(engine: &EngineHandle, way: Way<'_>, prompt: &[u32]) -> (Vec<u32>, Drafts) {
+    let (mut counts, mut drafts) = (vec![0; (CLASSES * CLASSES) as usize], Drafts::default());
     for seed in 0..TRIALS {
-        let (ids, accepted) = ask(engine, mode, prompt, seed, constraint);
+        let (ids, one) = ask(engine, way, prompt, seed);
         counts[(ids[1] % CLASSES * CLASSES + ids[2] % CLASSES) as usize] += 1;
-        taken += accepted;
+        drafts.offered += one.offered;
+        drafts.taken += one.taken;
     }
-    (counts, taken)
+    (counts, drafts)
 }
 
 fn check(drafter: Option<&str>, mode: Mode, prompt: &[u32]) {
@@ -303,7 +351,11 @@ fn check_held(drafter: Option<&str>, mode: Mode, prompt: &[u32], masked: bool) {
     let engine = engine(drafter);
     let constraint = masked.then(held);
     let chances = exact(prompt, &SHAPE, masked);
-    let (counts, taken) = count(&engine, mode, prompt, constraint.as_ref());
+    let way = Way {
+        constraint: constraint.as_ref(),
+        ..Way::of(mode)
+    };
+    let (counts, Drafts { taken, .. }) = count(&engine, way, prompt);
     let found = deviation(&counts, &chances);
     assert!(found < 5.0, "{drafter:?} {mode:?}: {found:.1} standard deviations off");
     if masked {
@@ -361,6 +413,38 @@ fn independent_slots() {
 #[test]
 fn a_lattice() {
     check(Some("dflash2"), Mode::Dflash, &PROMPT);
+}
+
+#[test]
+fn a_chain_cut_by_its_confidence() {
+    let drafter = Some("dspark-native-qwen3");
+    let engine = engine(drafter);
+    let whole = count(&engine, Way::of(Mode::Dspark), &PROMPT).1;
+    let way = Way {
+        confidence: 0.25,
+        ..Way::of(Mode::Dspark)
+    };
+    let (counts, cut) = count(&engine, way, &PROMPT);
+    let found = deviation(&counts, &exact(&PROMPT, &SHAPE, false));
+    assert!(found < 5.0, "{found:.1} standard deviations off");
+    let (cut, whole) = (cut.offered, whole.offered);
+    assert!(cut < whole * 9 / 10 && cut > whole / 2, "{cut} of {whole} drafts");
+}
+
+/// Its guesses are worth nothing; the text is the target's all the same.
+#[test]
+fn a_drafter_that_gives_no_numbers() {
+    for (drafter, mode) in [
+        ("dspark-native-qwen3", Mode::Dspark),
+        ("speculators-reduced-vocab", Mode::Dspark),
+        ("dflash2", Mode::Dflash),
+    ] {
+        let engine = engine_of(UNTOLD, Some(drafter));
+        let (counts, drafts) = count(&engine, Way::of(mode), &PROMPT);
+        let found = deviation(&counts, &exact(&PROMPT, &SHAPE, false));
+        assert!(found < 5.0, "{drafter}: {found:.1} standard deviations off");
+        assert!(drafts.offered > TRIALS as usize, "{drafter}: {} drafts", drafts.offered);
+    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ import zipfile
 from pathlib import Path
 
 import server
+import window
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = Path(__file__).resolve().parent
@@ -233,48 +234,6 @@ def start(arms, slow):
     table(["engine", "wall", "CPU", "peak of the process", "of it counted by MLX"], rows)
 
 
-def window():
-    """From the start of the program to a window on the screen, by a program of its own that looks for it."""
-    if not shutil.which("Xvfb") or not shutil.which("xdotool"):
-        print("Window start is not measured: install xvfb and xdotool\n")
-        return
-    command = ["Xvfb", "-displayfd", "1", "-screen", "0", "1280x800x24", "+extension", "GLX"]
-    screen = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    wall, spent = [], []
-    try:
-        env = {**os.environ, "DISPLAY": ":" + screen.stdout.readline().strip(), "LIBGL_ALWAYS_SOFTWARE": "1"}
-        for name in ["DBUS_SESSION_BUS_ADDRESS", "WAYLAND_DISPLAY"]:
-            env.pop(name, None)
-        for _ in range(5):
-            with tempfile.TemporaryDirectory() as folder:
-                begin = time.perf_counter()
-                app = subprocess.Popen([ROOT / "target/release/mlx-dspark", "app", "--data-dir", folder], env=env, stderr=subprocess.DEVNULL)
-                try:
-                    look = ["xdotool", "search", "--sync", "--onlyvisible", "--name", "mlx-dspark"]
-                    subprocess.run(look, env=env, capture_output=True, timeout=30, check=True)
-                    wall.append(time.perf_counter() - begin)
-                    spent.append(cpu_of(app.pid))
-                except subprocess.SubprocessError as error:
-                    print(f"window: {error}", file=sys.stderr)
-                finally:
-                    app.kill()
-                    app.wait()
-    finally:
-        screen.terminate()
-    if wall:
-        cpu = f", {statistics.median(spent):.2f} s of processor time" if all(spent) else ""
-        print(f"Window visible after {statistics.median(wall):.2f} s{cpu} (median of {len(wall)}; software rendering, virtual screen)\n")
-
-
-def cpu_of(process):
-    """Processor seconds of a running process; 0 where that is not known."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
-    except OSError:
-        return 0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def chip():
     """The processor's name."""
     try:
@@ -291,7 +250,8 @@ def main():
     parser.add_argument("--only", default=",".join(parts), help="parts to run, separated by commas (all)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--prompt", type=int, default=400, help="tokens of the prompt that the server part begins with")
+    parser.add_argument("--prompt", type=int, default=78, help="tokens of the prompt that the server part begins with")
+    parser.add_argument("--budget", type=float, default=300, help="seconds that each server of the server part has for its conversations")
     parser.add_argument("--kernels", action="store_true", help="also the table of every kernel (minutes)")
     arguments = parser.parse_args()
     wanted = arguments.only.split(",")
@@ -310,7 +270,7 @@ def main():
     if "kernels" in wanted:
         kernels(arguments.kernels)
     if "window" in wanted:
-        window()
+        window.run(table)
     if "server" in wanted:
         python, reference = (arguments.home / "venv/bin" / name for name in ("python", "mlx-dspark"))
         server.run(
@@ -319,6 +279,7 @@ def main():
             reference if reference.exists() else None,
             arguments.rounds,
             arguments.prompt,
+            arguments.budget,
             table,
         )
 

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 
 home=$PWD/target/bench
 mkdir -p "$home"
-cargo build --release --locked -p mlx-dspark -p dspark-engine -p dspark-serve --bins --examples
+cargo build --release --locked -p mlx-dspark -p dspark-engine -p dspark-serve -p dspark-window --bins --examples
 
 if ! node -e "require('$home/node_modules/node-llama-cpp/package.json')" 2>/dev/null; then
     if command -v npm >/dev/null; then

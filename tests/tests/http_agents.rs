@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod install;
+
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -40,22 +42,10 @@ fn installed() -> PathBuf {
 struct Double(Child, String);
 
 impl Double {
-    fn start() -> Self {
+    fn start(more: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO"))
-            .args([
-                "run",
-                "--quiet",
-                "-p",
-                "dspark-serve",
-                "--example",
-                "double",
-                "--",
-                "--port",
-                "0",
-                "--say",
-                "done",
-            ])
-            .args(["--shell", "echo made > made-by-agent.txt; echo it-ran"])
+            .args(["run", "--quiet", "-p", "dspark-serve", "--example", "double", "--", "--port", "0"])
+            .args(more)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -80,7 +70,7 @@ impl Drop for Double {
 #[ignore = "fetches about 700 MB of agents from the package registry; run it with `cargo test -p dspark-tests --test http_agents -- --ignored`"]
 fn every_agent_calls_its_shell_and_ends_its_turn() {
     let bin = installed();
-    let double = Double::start();
+    let double = Double::start(&["--say", "done", "--shell", "echo made > made-by-agent.txt; echo it-ran"]);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/agents.py");
     let output = Command::new("python3")
         .arg(script)
@@ -90,4 +80,20 @@ fn every_agent_calls_its_shell_and_ends_its_turn() {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("4 of 4 turns complete"), "{said}");
+}
+
+/// aider edits a file as the double says, goes on in a second turn, and understands that a prompt is too long.
+#[test]
+#[ignore = "fetches about 500 MB of Python packages; run it with `cargo test -p dspark-tests --test http_agents -- --ignored aider`"]
+fn aider_edits_files() {
+    let bin = install::python("aider.txt");
+    let double = Double::start(&["--say", "greet.py\n```\nprint(\"made by aider\")\n```\n"]);
+    let mut command = Command::new("python3");
+    command
+        .arg(install::scripts().join("aider.py"))
+        .args(["--url", &double.1, "--aider"])
+        .arg(bin.join("aider"));
+    let said = install::run(&mut command, "aider").stdout;
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("3 of 3 checks passed"), "{said}");
 }

@@ -3,83 +3,22 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod install;
+
 use dspark_engine::hub::{self, Hub, Job};
 use dspark_protocol::{
     EngineError, EngineHandle, LoadEvent, LoadRequest, Prompt, Role,
     double::{Script, start},
 };
 use dspark_serve::{ApiKey, ServeConfig, Server, ServerControl};
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Output},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use install::{once, place, run, scripts};
+use std::{fs, path::PathBuf, process::Command, sync::Arc, time::Duration};
 
 const KEY: &str = "sk-test";
 
 /// What a model that thinks writes when it calls a tool.
 const CALL: &str =
     "<think>Need it.</think>\n\nLooking.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>";
-
-/// One install at a time: tests run side by side.
-static INSTALL: Mutex<()> = Mutex::new(());
-
-fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("clients")
-}
-
-fn place() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients")
-}
-
-fn run(command: &mut Command, what: &str) -> Output {
-    let output = command
-        .output()
-        .unwrap_or_else(|error| panic!("{what}: `{}` does not start: {error}", command.get_program().to_string_lossy()));
-    assert!(
-        output.status.success(),
-        "{what} failed ({}):\n{}{}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    output
-}
-
-/// Runs `install` unless the folder holds what `wanted` lists already.
-fn once(folder: &Path, wanted: &Path, install: impl FnOnce()) {
-    let _one = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);
-    let stamp = folder.join("installed");
-    let wanted = fs::read_to_string(wanted).unwrap();
-    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
-        return;
-    }
-    fs::create_dir_all(folder).unwrap();
-    install();
-    fs::write(stamp, wanted).unwrap();
-}
-
-/// A Python with the packages of `clients/requirements.txt`.
-fn python() -> PathBuf {
-    let folder = place().join("python");
-    let python = folder.join("bin/python");
-    let requirements = scripts().join("requirements.txt");
-    once(&folder, &requirements, || {
-        run(
-            Command::new("python3").args(["-m", "venv"]).arg(&folder),
-            "making a virtual environment (it needs Python 3 with venv: `apt-get install python3-venv`)",
-        );
-        run(
-            Command::new(&python)
-                .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"])
-                .arg(&requirements),
-            "installing the Python clients (it needs the package registry)",
-        );
-    });
-    python
-}
 
 /// A server on its own thread, on a free port, for as long as this lives.
 struct Running(ServerControl);
@@ -107,6 +46,11 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.0.shutdown();
     }
+}
+
+/// A Python with the packages of `clients/requirements.txt`.
+fn python() -> PathBuf {
+    install::python("requirements.txt").join("python")
 }
 
 /// Counts to a thousand; fails, or calls a tool, when asked to.

@@ -1,6 +1,11 @@
 //! Every client: what it needs, and where its settings are. Source: `spec/clients.md`.
 
-use crate::{Serving, claude, merge};
+use crate::{
+    Serving, claude,
+    entries::{codex, continues, crush, goose, opencode, pi, raycast, zed},
+    found::{self, Signs},
+    merge,
+};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -16,6 +21,12 @@ pub struct Places {
     pub project: PathBuf,
     /// Undo records.
     pub records: PathBuf,
+    /// Folders that programs are looked for in, in this order.
+    pub programs: Vec<PathBuf>,
+    /// Folders of application bundles.
+    pub applications: Vec<PathBuf>,
+    /// Names of the environment variables that programs here are started with.
+    pub variables: Vec<String>,
 }
 
 impl Places {
@@ -30,6 +41,9 @@ impl Places {
             codex: set("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
             config: set("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config")),
             project: std::env::current_dir().unwrap_or_else(|_| home.clone()),
+            programs: found::folders(&home),
+            variables: std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()).collect(),
+            applications: vec!["/Applications".into(), home.join("Applications")],
             home,
             records,
         })
@@ -62,7 +76,7 @@ impl std::fmt::Debug for File {
 }
 
 /// The first line of a file that is ours.
-const OURS: &str = "# Written by mlx-dspark (`mlx-dspark agents`).\n";
+pub(crate) const OURS: &str = "# Written by mlx-dspark (`mlx-dspark agents`).\n";
 
 impl File {
     pub(crate) fn merged(&self, current: Option<&str>, serving: &Serving) -> Result<String, String> {
@@ -90,6 +104,28 @@ impl File {
             Kind::Entries(under, _) => merge::get(current, &[under, "ANTHROPIC_BASE_URL"]).is_some(),
             Kind::Whole(_) => true,
             Kind::Begun(_) => current.starts_with(OURS),
+        }
+    }
+
+    /// What our entry says now, as text that can be compared; `None` where it is not there.
+    pub(crate) fn entry(&self, current: &str) -> Option<String> {
+        match self.kind {
+            Kind::Entry(path, _) => merge::get(current, path).map(|value| value.to_string()),
+            Kind::Entries(under, values) => {
+                let all = merge::get(current, &[under])?;
+                // A window this large sets every name that we ever set.
+                let widest = Serving {
+                    context_window: 1 << 20,
+                    ..Serving::default()
+                };
+                let ours: serde_json::Map<String, Value> = values(&widest)
+                    .as_object()?
+                    .keys()
+                    .filter_map(|name| Some((name.clone(), all.get(name)?.clone())))
+                    .collect();
+                (!ours.is_empty()).then(|| Value::Object(ours).to_string())
+            }
+            Kind::Whole(_) | Kind::Begun(_) => self.has_entry(current).then(|| current.to_owned()),
         }
     }
 
@@ -132,6 +168,14 @@ pub struct Client {
     pub summary: &'static str,
     pub note: Option<&'static str>,
     pub file: Option<File>,
+    /// How it shows on this machine.
+    pub(crate) signs: Signs,
+    /// A page that says how to get it.
+    pub page: &'static str,
+    /// How its User-Agent begins, in lower case; empty where others send the same.
+    pub agents: &'static [&'static str],
+    /// Tokens of its own instructions and tools before the first word of a person, about; 0 where they are few.
+    pub first_turn: usize,
     steps: fn(&Serving) -> Vec<Step>,
 }
 
@@ -156,6 +200,31 @@ impl Client {
             steps.insert(0, step);
         }
         steps
+    }
+
+    /// The steps but for the file: commands, variables and fields.
+    pub fn commands(&self, serving: &Serving) -> Vec<Step> {
+        (self.steps)(serving)
+    }
+
+    /// What its file would hold if it held nothing else: to be pasted by hand.
+    pub fn entry(&self, serving: &Serving) -> Option<String> {
+        self.file.map(|file| file.snippet(serving))
+    }
+
+    /// Whether a client of this name (by its User-Agent) is this one.
+    pub fn is_agent(&self, name: &str) -> bool {
+        let name = name.to_ascii_lowercase();
+        let begins = |agent: &&str| {
+            let rest = name.strip_prefix(*agent);
+            rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_alphanumeric()))
+        };
+        self.agents.iter().any(begins)
+    }
+
+    /// The file that is written, where there is one.
+    pub fn path(&self, places: &Places) -> Option<PathBuf> {
+        self.file.map(|file| (file.path)(places))
     }
 
     /// As `/admin/integrations` lists it.
@@ -206,10 +275,6 @@ fn common_fields(serving: &Serving) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn label(serving: &Serving) -> String {
-    format!("{} (local)", serving.model)
-}
-
 pub static CLIENTS: [Client; 14] = [
     Client {
         id: "claude",
@@ -221,6 +286,10 @@ pub static CLIENTS: [Client; 14] = [
             path: |places| places.project.join(".claude/settings.local.json"),
             kind: Kind::Entries("env", |serving| claude::settings(serving)["env"].clone()),
         }),
+        signs: Signs::program(&["claude"]),
+        page: "https://docs.claude.com/en/docs/claude-code/setup",
+        agents: &["claude-cli"],
+        first_turn: 24_000,
         steps: |_| vec![command("start", "mlx-dspark claude".into())],
     },
     Client {
@@ -233,6 +302,10 @@ pub static CLIENTS: [Client; 14] = [
             path: |places| places.codex.join("mlx-dspark.config.toml"),
             kind: Kind::Whole(codex),
         }),
+        signs: Signs::program(&["codex"]),
+        page: "https://developers.openai.com/codex/cli",
+        agents: &["codex"],
+        first_turn: 0,
         steps: |serving| {
             let mut steps = vec![command("start", "codex --profile mlx-dspark".into())];
             if let Some(key) = &serving.key {
@@ -254,6 +327,10 @@ pub static CLIENTS: [Client; 14] = [
             path: |places| places.home.join(".pi/agent/models.json"),
             kind: Kind::Entry(&["providers", "mlx-dspark"], pi),
         }),
+        signs: Signs::program(&["pi"]),
+        page: "https://www.npmjs.com/package/@mariozechner/pi-coding-agent",
+        agents: &["pi"],
+        first_turn: 1500,
         steps: |serving| {
             let model = claude::quoted(&serving.model);
             vec![command("start", format!("pi --provider mlx-dspark --model {model}"))]
@@ -277,6 +354,10 @@ pub static CLIENTS: [Client; 14] = [
             },
             kind: Kind::Entry(&["provider", "mlx-dspark"], opencode),
         }),
+        signs: Signs::program(&["opencode"]),
+        page: "https://opencode.ai/docs",
+        agents: &["opencode"],
+        first_turn: 0,
         steps: |serving| {
             let model = format!("mlx-dspark/{}", serving.model);
             let whole = json!({"provider": {"mlx-dspark": opencode(serving)}, "model": model, "small_model": model});
@@ -296,6 +377,14 @@ pub static CLIENTS: [Client; 14] = [
             path: |places| places.config.join("zed/settings.json"),
             kind: Kind::Entry(&["language_models", "openai_compatible", "mlx-dspark"], zed),
         }),
+        signs: Signs {
+            programs: &["zed", "zeditor"],
+            apps: &["Zed.app", "Zed Preview.app"],
+            extensions: &[],
+        },
+        page: "https://zed.dev/download",
+        agents: &["zed"],
+        first_turn: 0,
         steps: |serving| {
             vec![Step::Environment {
                 label: "key",
@@ -313,6 +402,10 @@ pub static CLIENTS: [Client; 14] = [
             path: |places| places.config.join("crush/crush.json"),
             kind: Kind::Entry(&["providers", "mlx-dspark"], crush),
         }),
+        signs: Signs::program(&["crush"]),
+        page: "https://github.com/charmbracelet/crush",
+        agents: &["crush", "charm"],
+        first_turn: 0,
         steps: |_| vec![command("start", "crush".into())],
     },
     Client {
@@ -325,6 +418,14 @@ pub static CLIENTS: [Client; 14] = [
             path: |places| places.config.join("goose/custom_providers/mlx-dspark.json"),
             kind: Kind::Whole(goose),
         }),
+        signs: Signs {
+            programs: &["goose"],
+            apps: &["Goose.app"],
+            extensions: &[],
+        },
+        page: "https://block.github.io/goose/docs/getting-started/installation",
+        agents: &["goose"],
+        first_turn: 0,
         steps: |_| vec![command("start", "goose session start --provider mlx-dspark".into())],
     },
     Client {
@@ -337,6 +438,10 @@ pub static CLIENTS: [Client; 14] = [
             path: |places| places.home.join(".continue/config.yaml"),
             kind: Kind::Begun(continues),
         }),
+        signs: Signs::extension(&["continue.continue-"]),
+        page: "https://docs.continue.dev/getting-started/install",
+        agents: &["continue"],
+        first_turn: 0,
         steps: |_| Vec::new(),
     },
     Client {
@@ -349,6 +454,14 @@ pub static CLIENTS: [Client; 14] = [
             path: |places| places.config.join("raycast/ai/providers.yaml"),
             kind: Kind::Begun(raycast),
         }),
+        signs: Signs {
+            programs: &[],
+            apps: &["Raycast.app"],
+            extensions: &[],
+        },
+        page: "https://www.raycast.com",
+        agents: &["raycast"],
+        first_turn: 0,
         steps: |_| Vec::new(),
     },
     Client {
@@ -358,6 +471,10 @@ pub static CLIENTS: [Client; 14] = [
         summary: "Two variables and a model name.",
         note: None,
         file: None,
+        signs: Signs::program(&["aider"]),
+        page: "https://aider.chat/docs/install.html",
+        agents: &["aider", "litellm"],
+        first_turn: 0,
         steps: |serving| {
             let model = claude::quoted(&format!("openai/{}", serving.model));
             let (url, key) = (serving.openai_url(), claude::quoted(serving.key_or_word()));
@@ -374,6 +491,10 @@ pub static CLIENTS: [Client; 14] = [
         summary: "Choose the provider \"OpenAI Compatible\".",
         note: Some("Turn \"Supports images\" off; Max output −1 lets the server decide."),
         file: None,
+        signs: Signs::extension(&["saoudrizwan.claude-dev-", "rooveterinaryinc.roo-cline-", "kilocode.kilo-code-"]),
+        page: "https://docs.cline.bot/getting-started/installing-cline",
+        agents: &["cline", "roo", "kilo"],
+        first_turn: 13_500,
         steps: |serving| {
             vec![Step::Fields {
                 label: "provider settings",
@@ -388,6 +509,10 @@ pub static CLIENTS: [Client; 14] = [
         summary: "Admin panel, Connections, OpenAI API.",
         note: Some("From a container use host.docker.internal in place of 127.0.0.1."),
         file: None,
+        signs: Signs::program(&["open-webui"]),
+        page: "https://docs.openwebui.com/getting-started",
+        agents: &["open-webui"],
+        first_turn: 0,
         steps: |serving| {
             vec![Step::Fields {
                 label: "connection",
@@ -402,6 +527,10 @@ pub static CLIENTS: [Client; 14] = [
         summary: "Chat Completion, Custom (OpenAI-compatible).",
         note: None,
         file: None,
+        signs: Signs::NONE,
+        page: "https://docs.sillytavern.app/installation",
+        agents: &["sillytavern"],
+        first_turn: 0,
         steps: |serving| {
             vec![Step::Fields {
                 label: "connection",
@@ -416,6 +545,10 @@ pub static CLIENTS: [Client; 14] = [
         summary: "An endpoint under `endpoints.custom` of librechat.yaml.",
         note: Some("From a container use host.docker.internal in place of 127.0.0.1."),
         file: None,
+        signs: Signs::NONE,
+        page: "https://www.librechat.ai/docs/local",
+        agents: &["librechat"],
+        first_turn: 0,
         steps: |serving| {
             vec![Step::Fields {
                 label: "endpoints.custom",
@@ -432,155 +565,3 @@ pub static CLIENTS: [Client; 14] = [
         },
     },
 ];
-
-fn codex(serving: &Serving) -> String {
-    let mut provider = json!({
-        "name": "mlx-dspark",
-        "base_url": serving.openai_url(),
-        "wire_api": "responses",
-        "stream_idle_timeout_ms": 3_600_000,
-        "request_max_retries": 1,
-        "stream_max_retries": 1,
-    });
-    // Named and unset, it would keep Codex from starting.
-    if serving.key.is_some() {
-        provider["env_key"] = json!("MLX_DSPARK_KEY");
-    }
-    let config = json!({
-        "model": serving.model,
-        "model_provider": "mlx-dspark",
-        "model_context_window": serving.context_window,
-        "model_auto_compact_token_limit": serving.context_window / 5 * 4,
-        "web_search": "disabled",
-        "model_providers": {"mlx-dspark": provider},
-        "features": {"image_generation": false},
-    });
-    let text = toml::to_string_pretty(&config).unwrap_or_default();
-    format!("{OURS}{text}")
-}
-
-fn pi(serving: &Serving) -> Value {
-    // Values that begin with `$` or `!` are filled in or run by pi: a doubled `$` is one.
-    let key = serving.key_or_word();
-    let key = if key.starts_with(['$', '!']) {
-        key.replace('$', "$$")
-    } else {
-        key.to_owned()
-    };
-    json!({
-        "baseUrl": serving.base_url.trim_end_matches('/'),
-        "api": "anthropic-messages",
-        "apiKey": key,
-        "compat": {"supportsEagerToolInputStreaming": true},
-        "models": [{
-            "id": serving.model,
-            "name": label(serving),
-            "reasoning": serving.thinks,
-            "input": ["text"],
-            "contextWindow": serving.context_window,
-            "maxTokens": serving.answer_tokens(),
-            "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
-        }],
-    })
-}
-
-fn opencode(serving: &Serving) -> Value {
-    let mut models = serde_json::Map::new();
-    models.insert(
-        serving.model.clone(),
-        json!({
-            "name": label(serving),
-            "limit": {"context": serving.context_window, "output": serving.answer_tokens()},
-            "tool_call": true,
-            "reasoning": serving.thinks,
-        }),
-    );
-    json!({
-        "npm": "@ai-sdk/openai-compatible",
-        "name": "mlx-dspark",
-        "options": {"baseURL": serving.openai_url(), "apiKey": serving.key_or_word()},
-        "models": models,
-    })
-}
-
-fn zed(serving: &Serving) -> Value {
-    json!({
-        "api_url": serving.openai_url(),
-        "available_models": [{
-            "name": serving.model,
-            "display_name": label(serving),
-            "max_tokens": serving.context_window,
-            "max_output_tokens": serving.answer_tokens(),
-            "max_completion_tokens": serving.answer_tokens(),
-            "capabilities": {
-                "tools": true, "images": false, "parallel_tool_calls": false, "prompt_cache_key": false, "chat_completions": true,
-            },
-        }],
-    })
-}
-
-fn crush(serving: &Serving) -> Value {
-    json!({
-        "name": "mlx-dspark",
-        "type": "openai-compat",
-        "base_url": format!("{}/", serving.openai_url()),
-        "api_key": serving.key_or_word(),
-        "models": [{
-            "id": serving.model,
-            "name": label(serving),
-            "context_window": serving.context_window,
-            "default_max_tokens": serving.answer_tokens(),
-            "can_reason": serving.thinks,
-            "supports_attachments": false,
-        }],
-    })
-}
-
-fn goose(serving: &Serving) -> String {
-    let provider = json!({
-        "name": "mlx-dspark",
-        "engine": "openai",
-        "display_name": "mlx-dspark",
-        "api_key_env": "MLX_DSPARK_KEY",
-        "base_url": format!("{}/chat/completions", serving.openai_url()),
-        "models": [{"name": serving.model, "context_limit": serving.context_window}],
-        "supports_streaming": true,
-        "requires_auth": serving.key.is_some(),
-        "timeout_seconds": 3600,
-    });
-    serde_json::to_string_pretty(&provider).unwrap_or_default() + "\n"
-}
-
-/// A YAML string that means itself: JSON's are.
-fn yaml(text: &str) -> String {
-    json!(text).to_string()
-}
-
-fn continues(serving: &Serving) -> String {
-    format!(
-        "name: Local\nversion: 0.0.1\nschema: v1\nmodels:\n  - name: {}\n    provider: openai\n    model: {}\n    apiBase: {}\n    apiKey: {}\n    \
-         roles: [chat, edit, apply]\n    capabilities: [tool_use]\n    defaultCompletionOptions: {{contextLength: {}, maxTokens: {}}}\n    \
-         requestOptions: {{timeout: 7200}}\n",
-        yaml(&label(serving)),
-        yaml(&serving.model),
-        yaml(&serving.openai_url()),
-        yaml(serving.key_or_word()),
-        serving.context_window,
-        serving.answer_tokens(),
-    )
-}
-
-fn raycast(serving: &Serving) -> String {
-    format!(
-        "providers:\n  - id: mlx-dspark\n    name: mlx-dspark\n    base_url: {}\n    api_keys:\n      local: {}\n    models:\n      - id: {}\n        \
-         name: {}\n        provider: local\n        context: {}\n        abilities:\n          temperature: {{supported: true}}\n          \
-         vision: {{supported: false}}\n          system_message: {{supported: true}}\n          tools: {{supported: true}}\n          \
-         reasoning_effort: {{supported: {}}}\n",
-        yaml(&serving.openai_url()),
-        yaml(serving.key_or_word()),
-        yaml(&serving.model),
-        yaml(&label(serving)),
-        serving.context_window,
-        serving.thinks,
-    )
-}

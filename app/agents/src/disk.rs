@@ -19,6 +19,10 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<String>> {
 pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = target.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    if fs::metadata(&target).is_ok_and(|present| present.permissions().readonly()) {
+        let why = "it is read-only; allow writing to it and try again";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
     fs::create_dir_all(folder)?;
     let partial = partial(&target);
     fs::write(&partial, text)?;

@@ -8,7 +8,10 @@
 //! |---|---|
 //! | [`clients`] | every client: what it needs, and where its settings are |
 //! | [`claude`] | the environment that Claude Code starts with |
+//! | `entries` | what their settings say of this server |
+//! | [`found`] | whether a client is installed, where, and which version |
 //! | [`plan`] | what would change, whether it is up to date, doing it and undoing it |
+//! | [`standing`] | all of it about one client, read from the disk |
 //! | `merge` | one entry in a JSON file with comments |
 //! | `disk` | writing in one step |
 
@@ -17,11 +20,16 @@
 pub mod claude;
 pub mod clients;
 mod disk;
+mod entries;
+pub mod found;
 mod merge;
 pub mod plan;
+pub mod standing;
 
 pub use clients::{CLIENTS, Client, Places, Step, client};
-pub use plan::{AgentError, Plan, State, apply, inspect, plan, undo};
+pub use found::Found;
+pub use plan::{AgentError, Plan, State, apply, inspect, keep, plan, since, undo, undo_changed, undoing};
+pub use standing::{Standing, Undo, look};
 
 /// The server that clients shall use, and the model behind it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -11,6 +11,12 @@ use serde_json::Value;
 /// # Errors
 /// It does not parse, or something on the way is no object: nothing is changed then.
 pub(crate) fn set(current: Option<&str>, path: &[&str], value: &Value) -> Result<String, String> {
+    if let Some(text) = current
+        && get(text, path).as_ref() == Some(value)
+    {
+        // However it is laid out, it says this already.
+        return Ok(text.to_owned());
+    }
     let blank = current.is_none_or(|text| text.trim().is_empty());
     let text = if blank { "{}\n" } else { current.unwrap_or_default() };
     let root = CstRootNode::parse(text, &ParseOptions::default()).map_err(|error| error.to_string())?;
@@ -26,7 +32,7 @@ pub(crate) fn set(current: Option<&str>, path: &[&str], value: &Value) -> Result
     put(&place, last, value);
     let mut text = root.to_string();
     if !text.ends_with('\n') {
-        text.push('\n');
+        text.push_str(if text.contains("\r\n") { "\r\n" } else { "\n" });
     }
     Ok(text)
 }
@@ -81,6 +87,16 @@ mod tests {
         let other = super::set(Some(&set), &["provider", "mlx-dspark"], &json!({"name": "m"})).unwrap();
         assert_eq!(get(&other, &["provider", "mlx-dspark"]), Some(json!({"name": "m"})));
         assert_eq!(get(&other, &["provider", "other"]), Some(json!({"x": [1, 2]})));
+    }
+
+    #[test]
+    fn files_of_windows_keep_their_lines_and_setting_twice_changes_nothing() {
+        let value = json!({"name": "n", "models": [{"id": "M"}]});
+        for theirs in ["{\r\n\t\"options\" : {}\r\n}", "{\r\n}\r\n", "// a\r\n{\"b\": 1}\r\n"] {
+            let once = set(Some(theirs), &["providers", "mlx-dspark"], &value).unwrap();
+            assert_eq!(set(Some(&once), &["providers", "mlx-dspark"], &value).unwrap(), once, "{once:?}");
+            assert_eq!(once.matches('\n').count(), once.matches("\r\n").count(), "{once:?}");
+        }
     }
 
     #[test]

@@ -13,6 +13,9 @@ fn places(home: &Path) -> Places {
         config: home.join(".config"),
         project: home.join("project"),
         records: home.join("records"),
+        programs: vec![home.join("bin")],
+        applications: vec![home.join("Applications")],
+        variables: Vec::new(),
     }
 }
 

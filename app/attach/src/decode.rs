@@ -6,8 +6,13 @@ const WINDOWS: [char; 32] = [
     '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
 ];
 
-/// `None` where the bytes are no text.
+/// `None` where the bytes are no text. Line ends become those of Unix.
 pub(super) fn text(bytes: &[u8]) -> Option<String> {
+    Some(decode(bytes)?.replace("\r\n", "\n").replace('\r', "\n"))
+}
+
+/// Bytes as text, without the mark that may begin them; `None` where they are no text.
+pub fn decode(bytes: &[u8]) -> Option<String> {
     let text = match bytes {
         [0xef, 0xbb, 0xbf, rest @ ..] => String::from_utf8(rest.to_vec()).ok()?,
         [0xff, 0xfe, rest @ ..] => utf16(rest, u16::from_le_bytes)?,
@@ -23,7 +28,7 @@ pub(super) fn text(bytes: &[u8]) -> Option<String> {
         .count();
     // A stray control character happens in logs; a NUL does not happen in text.
     let clean = !text.contains('\0') && controls * 100 <= text.chars().count();
-    clean.then(|| text.replace("\r\n", "\n").replace('\r', "\n"))
+    clean.then_some(text)
 }
 
 fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<String> {

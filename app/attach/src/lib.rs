@@ -10,6 +10,7 @@ mod decode;
 mod kind;
 mod pdf;
 
+pub use decode::decode;
 pub use kind::Kind;
 
 /// Most bytes of a file that is read.

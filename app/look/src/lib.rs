@@ -24,7 +24,7 @@
 //! | buttons | [`Button::primary`] `secondary` `quiet` `danger`, `.small()` `.icon()` `.detail()` `.caret()`; [`IconButton`] |
 //! | state | [`StatusPill`] with [`PillState`]; [`Chip`] with [`Tone`]; [`busy_ring`] |
 //! | input | [`TextField`], [`select`], [`segmented`], [`tabs`], [`toggle`], [`Slider`] |
-//! | menus | [`context_menu`], [`menu_below`], [`menu_above`] with [`MenuItem`], [`menu_separator`] |
+//! | menus | [`context_menu`], [`menu_below`], [`menu_above`], [`choices_below`] with [`MenuItem`], [`menu_separator`] |
 //! | tooltips | [`tip`]`(response, "Decode rate", "tokens per second …")` |
 //! | window | [`header`], [`column`], [`sidebar_background`], [`ScreenRow`] (`.rail(ui)` when narrow), [`ChatRow`], [`date_heading`], [`MemoryFoot`], [`Density`] |
 //! | chat | [`user_message`], [`reasoning`], [`code_block`] with [`highlight`](highlight::highlight), [`turn_tiles`], [`actions_row`], [`Composer`] (send and stop, IME safe), [`stream_caret`] |
@@ -34,6 +34,7 @@
 //! | settings | [`settings_group`] with [`SettingsRow`], [`subnav_row`], [`reload_bar`] |
 //! | over the window | [`Toasts`], [`palette`] with [`PaletteRow`], [`modal`], [`confirm`] |
 //! | plots | [`plot::LinePlot`], [`plot::BarPlot`], [`plot::accept_ribbon`], [`plot::share_bar`] |
+//! | pictures without a window | [`raster::picture`] |
 //! | all of it on two pages | [`gallery::gallery`], [`gallery_more::gallery_more`]; `tests/screens` composes whole screens |
 
 pub mod components;
@@ -45,6 +46,7 @@ pub mod icon;
 pub mod motion;
 pub mod paint;
 pub mod plot;
+pub mod raster;
 pub mod space;
 pub mod style;
 pub mod theme;

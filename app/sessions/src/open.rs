@@ -86,6 +86,7 @@ pub(crate) fn open(folder: &Path) -> Result<Opened> {
     })?;
     let (lock, unclean) = Lock::take(folder)?;
     let path = folder.join(DATABASE);
+    private(&path);
     let mut recovery = Recovery::default();
     let mut db = match connect(&path, unclean) {
         Ok(db) => db,
@@ -106,6 +107,20 @@ pub(crate) fn open(folder: &Path) -> Result<Opened> {
     reader.pragma_update(None, "query_only", true)?;
     let store = Store::start(db, reader, lock)?;
     Ok(Opened { store, recovery })
+}
+
+/// Chats are nobody else's to read. SQLite gives its journal the rights of the database.
+fn private(database: &Path) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+        let made = std::fs::File::options().write(true).create_new(true).mode(0o600).open(database);
+        if made.is_err()
+            && let Err(error) = std::fs::set_permissions(database, std::fs::Permissions::from_mode(0o600))
+        {
+            tracing::warn!("{} may be readable by others: {error}", database.display());
+        }
+    }
 }
 
 fn connect(path: &Path, thorough: bool) -> Result<Connection> {

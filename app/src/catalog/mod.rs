@@ -92,6 +92,13 @@ impl Catalog for HubCatalog {
     }
 
     fn inspect(&self, path: &Path) -> Result<ModelEntry, String> {
+        if !path.is_dir() {
+            let what = if path.exists() { "is a file" } else { "does not exist" };
+            return Err(format!(
+                "`{}` {what}: choose a folder with config.json and safetensors weights",
+                path.display()
+            ));
+        }
         let folder = Folder::check(path);
         folder.require_complete().map_err(|error| error.to_string())?;
         if folder.kind == Kind::Drafter {

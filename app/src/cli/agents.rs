@@ -8,7 +8,7 @@ use super::{
     served, window,
 };
 use comfy_table::{Table, presets::NOTHING};
-use dspark_agents::{AgentError, CLIENTS, Client, Places, Serving, State, Step, apply, client, inspect, plan, undo};
+use dspark_agents::{AgentError, CLIENTS, Client, Places, Serving, State, Step, Undo, apply, client, look, plan, undo};
 use serde_json::{Value, json};
 use std::io::{BufRead, IsTerminal};
 
@@ -16,7 +16,7 @@ impl From<AgentError> for Failure {
     fn from(error: AgentError) -> Self {
         let code = match &error {
             AgentError::NoFile { .. } | AgentError::NothingToUndo { .. } => exit::USAGE,
-            AgentError::Unreadable { .. } | AgentError::Changed { .. } => exit::REFUSED,
+            AgentError::Unreadable { .. } | AgentError::Changed { .. } | AgentError::Meanwhile { .. } => exit::REFUSED,
             AgentError::Disk { .. } => exit::FAILED,
         };
         Self::new(code, error)
@@ -24,7 +24,7 @@ impl From<AgentError> for Failure {
 }
 
 pub(super) fn run(args: &AgentsArgs, output: &Output) -> Outcome {
-    let places = Places::of_user(window::records()).ok_or_else(|| Failure::new(exit::FAILED, "no home folder is known: set HOME"))?;
+    let places = Places::of_user(window::kept().records).ok_or_else(|| Failure::new(exit::FAILED, "no home folder is known: set HOME"))?;
     // Undoing needs no server.
     if let Some(AgentsCommand::Undo { client }) = &args.command {
         let path = undo(known(client)?, &places)?;
@@ -64,24 +64,38 @@ fn known(name: &str) -> Outcome<&'static Client> {
 }
 
 fn list(serving: &Serving, places: &Places, output: &Output) {
+    let standings = CLIENTS.iter().map(|client| look(client, Some(serving), places));
     if output.json {
-        let rows: Vec<Value> = CLIENTS
-            .iter()
-            .map(|client| {
-                let state = inspect(client, serving, places);
-                json!({"id": client.id, "name": client.name, "protocol": client.protocol, "state": state.word(), "summary": client.summary})
+        let rows: Vec<Value> = standings
+            .map(|standing| {
+                let client = standing.client;
+                json!({
+                    "id": client.id, "name": client.name, "protocol": client.protocol, "state": standing.state.word(),
+                    "summary": client.summary, "installed": standing.found.map(|found| found.path), "file": client.path(places),
+                    "edited": standing.edited, "reasons": standing.reasons, "conflict": standing.conflict,
+                    "undo": standing.undo != Undo::Nothing,
+                })
             })
             .collect();
         output.object(&json!({"url": serving.base_url, "model": serving.model, "clients": rows}));
         return;
     }
     let mut table = Table::new();
-    table.load_style(NOTHING).set_header(["Client", "", "State", "How"]);
-    for client in &CLIENTS {
-        let state = inspect(client, serving, places);
-        table.add_row([client.id, client.name, state.word(), client.summary]);
-        if let State::Unreadable(why) = state {
-            output.note(why);
+    table.load_style(NOTHING).set_header(["Client", "", "Installed", "State", "How"]);
+    for standing in standings {
+        let client = standing.client;
+        let installed = if standing.found.is_some() { "yes" } else { "" };
+        table.add_row([client.id, client.name, installed, &standing.words(), client.summary]);
+        if let State::Unreadable(why) = &standing.state {
+            let path = client.path(places).unwrap_or_default();
+            output.note(format!(
+                "{} is left alone: {why}; `mlx-dspark agents show {}` prints the entry",
+                path.display(),
+                client.id
+            ));
+        }
+        if let Some(conflict) = &standing.conflict {
+            output.note(format!("{}: {conflict}", client.name));
         }
     }
     output.result(&table.to_string());

@@ -1,10 +1,11 @@
 //! What can be said on the command line. Every knob has the same spelling wherever it appears.
 
-use super::{arms::Shape, convert::ConvertArgs};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use super::convert::ConvertArgs;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use dspark_compare::Shape;
 use dspark_protocol::Cap;
 use std::{ffi::OsString, path::PathBuf};
-use values::{at_least_one, share, temperature};
+use values::{at_least_one, share, temperature, whole};
 
 mod decoding;
 mod values;
@@ -79,6 +80,24 @@ pub(super) fn with_default_command(words: impl Iterator<Item = OsString>) -> Vec
     words
 }
 
+/// # Errors
+/// What cannot be understood, and help and version, in clap's words.
+pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Arguments, clap::Error> {
+    let mut command = negatives(Arguments::command());
+    let matches = command.try_get_matches_from_mut(words)?;
+    Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// A number below zero is a value, wrong or not, and no flag of that name: what it may be says the flag that it belongs to.
+fn negatives(command: clap::Command) -> clap::Command {
+    command
+        .mut_args(|arg| {
+            let takes = arg.get_action().takes_values() && !arg.is_positional();
+            if takes { arg.allow_negative_numbers(true) } else { arg }
+        })
+        .mut_subcommands(negatives)
+}
+
 /// Whether these words ask for `--json`, for the time before they are understood.
 pub(super) fn ask_for_json(words: &[OsString]) -> bool {
     words.iter().take_while(|word| *word != "--").any(|word| word == "--json")
@@ -117,7 +136,7 @@ pub(super) struct GenerateArgs {
     /// A system message before the prompt.
     #[arg(long, allow_hyphen_values = true)]
     pub(super) system: Option<String>,
-    #[arg(long, default_value_t = 220)]
+    #[arg(long, default_value_t = 220, value_parser = whole::<usize>)]
     pub(super) max_new_tokens: usize,
     /// Stop before this text (may be repeated).
     #[arg(long, allow_hyphen_values = true)]
@@ -173,23 +192,23 @@ pub(super) struct ServeArgs {
     /// A web page's origin that may call this server (may be repeated; `*` allows any).
     #[arg(long, value_name = "ORIGIN")]
     pub(super) cors_origin: Vec<String>,
-    #[arg(long, default_value_t = 2048)]
+    #[arg(long, default_value_t = 2048, value_parser = whole::<usize>)]
     pub(super) default_max_tokens: usize,
-    #[arg(long, default_value_t = 32768)]
+    #[arg(long, default_value_t = 32768, value_parser = whole::<usize>)]
     pub(super) max_tokens_cap: usize,
     /// For requests that name none; beats what the checkpoint recommends.
     #[arg(long, value_parser = temperature)]
     pub(super) default_temperature: Option<f32>,
     #[arg(long, value_parser = share)]
     pub(super) default_top_p: Option<f32>,
-    #[arg(long)]
+    #[arg(long, value_parser = whole::<u32>)]
     pub(super) default_top_k: Option<u32>,
     /// Requests that may wait.
-    #[arg(long, default_value_t = 32)]
+    #[arg(long, default_value_t = 32, value_parser = whole::<usize>)]
     pub(super) max_queue: usize,
     /// Keep computed prompts on disk too, in at most this many gigabytes, so that conversations go on at full speed after a
     /// restart; 0 keeps them in memory alone. They hold what was said: the folder is readable by you alone.
-    #[arg(long, value_name = "GB", default_value_t = 0, env = "MLX_DSPARK_PROMPT_CACHE_GB")]
+    #[arg(long, value_name = "GB", default_value_t = 0, env = "MLX_DSPARK_PROMPT_CACHE_GB", value_parser = whole::<u64>)]
     pub(super) prompt_cache_gb: u64,
     /// The folder for them, instead of `prompts` in the program's cache folder.
     #[arg(long, value_name = "DIR")]
@@ -312,7 +331,7 @@ pub(super) enum ModelsCommand {
     Check {
         repo: String,
         /// Tokens of context to plan for.
-        #[arg(long, default_value_t = 8192)]
+        #[arg(long, default_value_t = 8192, value_parser = whole::<usize>)]
         context: usize,
     },
 }
@@ -326,10 +345,10 @@ pub(super) struct ProbeArgs {
     /// Instead of the shipped prompts (may be repeated).
     #[arg(long)]
     pub(super) prompt: Vec<String>,
-    #[arg(long, default_value_t = 128)]
+    #[arg(long, default_value_t = 128, value_parser = whole::<usize>)]
     pub(super) max_new_tokens: usize,
     /// Guesses of a round, at most; all that the drafter gives if left out.
-    #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(super) max_draft: Option<usize>,
 }
 
@@ -342,15 +361,15 @@ pub(super) struct ProofArgs {
     #[command(flatten)]
     pub(super) rounds: RoundArgs,
     /// Ways to decode: auto, dspark, dflash, lookup, baseline, with `+lookup` or `+tree`.
-    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "auto,lookup", value_parser = super::arms::shape)]
+    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "auto,lookup", value_parser = dspark_compare::shape)]
     pub(super) modes: Vec<Shape>,
     /// Drafts of a round, for each of them: a number, derived, auto or full.
-    #[arg(long, value_name = "CAPS", value_delimiter = ',', default_value = "1,3,full,auto", value_parser = super::arms::cap)]
+    #[arg(long, value_name = "CAPS", value_delimiter = ',', default_value = "1,3,full,auto", value_parser = dspark_compare::cap)]
     pub(super) caps: Vec<Cap>,
     /// Instead of the shipped prompts (may be repeated).
     #[arg(long)]
     pub(super) prompt: Vec<String>,
-    #[arg(long, default_value_t = 64, value_parser = at_least_one())]
+    #[arg(long, default_value_t = 64, value_parser = at_least_one)]
     pub(super) max_new_tokens: usize,
 }
 
@@ -363,22 +382,28 @@ pub(super) struct BenchmarkArgs {
     #[command(flatten)]
     pub(super) rounds: RoundArgs,
     /// Ways to set beside plain decoding: auto, dspark, dflash, lookup, with `+lookup` or `+tree`.
-    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "auto", value_parser = super::arms::shape)]
+    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "auto", value_parser = dspark_compare::shape)]
     pub(super) modes: Vec<Shape>,
     /// Drafts of a round, for each of them: a number, derived, auto or full.
-    #[arg(long, value_name = "CAPS", value_delimiter = ',', default_value = "derived,auto", value_parser = super::arms::cap)]
+    #[arg(long, value_name = "CAPS", value_delimiter = ',', default_value = "derived,auto", value_parser = dspark_compare::cap)]
     pub(super) caps: Vec<Cap>,
     /// Instead of the shipped prompts (may be repeated).
     #[arg(long)]
     pub(super) prompt: Vec<String>,
-    #[arg(long, default_value_t = 200, value_parser = at_least_one())]
+    #[arg(long, default_value_t = 200, value_parser = at_least_one)]
     pub(super) max_new_tokens: usize,
     /// Turns; medians count.
-    #[arg(long, default_value_t = 3, value_parser = at_least_one())]
+    #[arg(long, default_value_t = 3, value_parser = at_least_one)]
     pub(super) trials: usize,
     /// Draw the result as an SVG picture.
     #[arg(long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,
+    /// Keep what is measured here instead of in the user's data folder, as the window does.
+    #[arg(long, value_name = "FOLDER", env = "MLX_DSPARK_DATA")]
+    pub(super) data_dir: Option<PathBuf>,
+    /// List the benchmarks that were run, here and in the window, and run none.
+    #[arg(long)]
+    pub(super) history: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,58 +1,24 @@
-//! `benchmark`: the same prompts by several ways of decoding, in turns, so that a machine that gets slower meanwhile slows
-//! all alike. Medians; wall and processor time.
+//! `benchmark`: the same prompts by several ways of decoding. What is measured is kept with that of the window.
 
 use super::{
     args::BenchmarkArgs,
-    arms::{self, Arm, Text},
-    chart, engine,
+    arms, chart, engine,
     exit::{self, Failure, Outcome},
     output::Output,
 };
 use comfy_table::{Table, presets::NOTHING};
+use dspark_compare::{BENCHES, Bench, Figures, Plan, append_bench, measure, read_benches};
 use dspark_engine::EngineOptions;
-use serde_json::{Value, json};
-
-const PROMPTS: &str = include_str!("../../../assets/prompts/benchmark.toml");
-const WARM_UP: usize = 100;
-
-/// One generation.
-#[derive(Debug, Clone, Default)]
-struct Trial {
-    end_to_end: f64,
-    decode: f64,
-    /// Tokens a processor-second.
-    cpu: f64,
-    accept: f64,
-}
-
-/// What one arm came to on the prompts of one kind: medians over prompts and turns.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Cell {
-    pub(super) end_to_end: f64,
-    pub(super) decode: f64,
-    pub(super) cpu: f64,
-    pub(super) accept: f64,
-    /// The same text as plain decoding wrote.
-    same: bool,
-    /// Decode rate over that of plain decoding, of the same turn: the median.
-    pub(super) ratio: f64,
-    cpu_ratio: f64,
-}
-
-/// All of it.
-pub(super) struct Report {
-    pub(super) arms: Vec<String>,
-    /// Why an arm was something else than asked.
-    reasons: Vec<Option<String>>,
-    /// Arms that the loaded pair cannot run, and why.
-    skipped: Vec<(String, String)>,
-    pub(super) kinds: Vec<String>,
-    /// By arm, by kind.
-    pub(super) cells: Vec<Vec<Cell>>,
-}
+use jiff::{Timestamp, tz::TimeZone};
+use serde_json::json;
+use std::path::PathBuf;
+use tokio_util::sync::CancellationToken;
 
 pub(super) fn run(args: &BenchmarkArgs, output: &Output) -> Outcome {
-    let texts = arms::texts(&args.prompt, PROMPTS)?;
+    if args.history {
+        return history(args, output);
+    }
+    let texts = arms::texts(&args.prompt, None)?;
     let runtime = engine::runtime()?;
     runtime.block_on(async {
         let options = EngineOptions {
@@ -61,145 +27,112 @@ pub(super) fn run(args: &BenchmarkArgs, output: &Output) -> Outcome {
             ..engine::options()
         };
         let session = engine::Session::open_with(options, &args.engine, &args.pair.wish(&args.rounds), output).await?;
-        let mut all = vec![Arm::baseline()];
         let speculation = session.handle.snapshot().speculation.clone();
-        let (fit, skipped) = arms::fitting(arms::arms(&args.modes, &args.caps), speculation.as_deref())?;
-        all.extend(fit.into_iter().filter(|arm| *arm != Arm::baseline()));
-        for (arm, why) in &skipped {
-            output.warn(format!("{arm} is skipped: {why}"));
+        let (fit, skipped) = arms::fitting(dspark_compare::arms(&args.modes, &args.caps), speculation.as_deref())?;
+        for arm in &skipped {
+            output.warn(format!("{} is skipped: {}", arm.run, arm.reason));
         }
-        let report = measure(&session, &all, &texts, args, output).await;
+        let plan = Plan {
+            arms: fit,
+            texts,
+            max_tokens: args.max_new_tokens,
+            trials: args.trials,
+            version: crate::version(),
+        };
+        let never = CancellationToken::new();
+        let mut told = (0, 0);
+        let mut report = |at: dspark_compare::Progress| {
+            // Once a prompt and turn, not once an arm.
+            if at.turn > 0 && at.arm == dspark_compare::Arm::plain().name() {
+                told = if told.0 == at.turn { (at.turn, told.1 + 1) } else { (at.turn, 1) };
+                let (turns, prompts) = (plan.trials, plan.texts.len());
+                output.note(format!("turn {} of {turns}, prompt {} of {prompts}: {}", at.turn, told.1, at.kind));
+            }
+        };
+        let measured = arms::interruptible(measure(&session.handle, &plan, &never, &mut report)).await;
         session.close().await;
-        let report = Report { skipped, ..report? };
+        let bench = Bench { skipped, ..measured? };
+        if let Err(error) = kept(args).and_then(|path| append_bench(&path, &bench).map_err(|error| Failure::new(exit::FAILED, error))) {
+            output.warn(format!("the history was not added to: {}", error.message));
+        }
         if let Some(path) = &args.report {
-            chart::write(path, &title(&session), &report)
+            chart::write(path, &title(&bench), &bench)
                 .map_err(|error| Failure::new(exit::FAILED, format!("the chart `{}` cannot be written: {error}", path.display())))?;
         }
         if output.json {
-            output.object(&object(&report, &session));
+            let mut object = json!(bench);
+            object["speculation"] = json!(speculation);
+            output.object(&object);
         } else {
-            output.result(&text(&report, &session));
+            output.result(&text(&bench));
         }
         Ok(())
     })
 }
 
-async fn measure(session: &engine::Session, all: &[Arm], texts: &[Text], args: &BenchmarkArgs, output: &Output) -> Outcome<Report> {
-    let handle = &session.handle;
-    for arm in all {
-        arms::run(handle, arm.request(&texts[0].text, WARM_UP.min(args.max_new_tokens))).await?;
+/// Where the window keeps its own.
+fn kept(args: &BenchmarkArgs) -> Outcome<PathBuf> {
+    let folder = match &args.data_dir {
+        Some(folder) => folder.clone(),
+        None => super::window::folders()?.0,
+    };
+    Ok(folder.join(BENCHES))
+}
+
+fn history(args: &BenchmarkArgs, output: &Output) -> Outcome {
+    let path = kept(args)?;
+    let all = read_benches(&path)
+        .map_err(|error| Failure::new(exit::FAILED, format!("the history `{}` cannot be read: {error}", path.display())))?;
+    if output.json {
+        output.object(&json!({"benchmarks": all}));
+        return Ok(());
     }
-    let mut trials = vec![vec![Vec::<Trial>::new(); texts.len()]; all.len()];
-    let mut same = vec![vec![true; texts.len()]; all.len()];
-    let mut reasons = vec![None; all.len()];
-    for trial in 0..args.trials.max(1) {
-        for (at, text) in texts.iter().enumerate() {
-            let mut plain: Vec<u32> = Vec::new();
-            for (index, arm) in all.iter().enumerate() {
-                let ran = arms::run(handle, arm.request(&text.text, args.max_new_tokens)).await?;
-                let summary = ran.summary;
-                let tokens = summary.usage.completion_tokens;
-                let rate = |seconds: f64| {
-                    if seconds > 0.0 {
-                        tokens.saturating_sub(1) as f64 / seconds
-                    } else {
-                        0.0
-                    }
-                };
-                trials[index][at].push(Trial {
-                    end_to_end: if ran.end_to_end > 0.0 {
-                        tokens as f64 / ran.end_to_end
-                    } else {
-                        0.0
-                    },
-                    decode: summary.timings.decode_rate(&summary.usage),
-                    cpu: rate(ran.decode_cpu),
-                    accept: summary.accept_len,
-                });
-                if index == 0 {
-                    plain = summary.token_ids;
-                } else {
-                    same[index][at] &= summary.token_ids == plain;
-                }
-                reasons[index] = summary.mode_reason;
-            }
-            output.note(format!("turn {} of {}: {}", trial + 1, args.trials.max(1), text.kind));
-        }
+    if all.is_empty() {
+        output.result("No benchmark has been run yet: `mlx-dspark benchmark --model starter` runs one, as does the Lab of the window.");
+        return Ok(());
     }
-    let kinds = kinds(texts);
-    let cells = (0..all.len())
-        .map(|arm| {
-            (kinds.iter())
-                .map(|(_, prompts)| {
-                    let of = |arm: usize| prompts.iter().flat_map(|at| &trials[arm][*at]).cloned().collect::<Vec<_>>();
-                    cell(&of(arm), &of(0), prompts.iter().all(|at| same[arm][*at]))
-                })
-                .collect()
-        })
-        .collect();
-    Ok(Report {
-        arms: all.iter().map(|arm| arm.name.clone()).collect(),
-        reasons,
-        skipped: Vec::new(),
-        kinds: kinds.into_iter().map(|(kind, _)| kind).collect(),
-        cells,
+    let mut table = Table::new();
+    table
+        .load_style(NOTHING)
+        .set_header(["When", "Model", "Drafter", "Machine", "Version", "Plain tok/s", "Best", "Notes"]);
+    for bench in &all {
+        let stamp = &bench.stamp;
+        let plain = bench.run(&dspark_compare::Arm::plain().name()).map_or(0.0, |run| run.decode_tok_s);
+        table.add_row([
+            date(stamp.at),
+            stamp.target.clone(),
+            stamp.drafter.clone().unwrap_or_default(),
+            format!("{} ({})", stamp.device, stamp.backend),
+            stamp.version.clone(),
+            format!("{plain:.1}"),
+            bench
+                .best()
+                .map_or_else(String::new, |run| format!("{} {:.2}×", run.run, run.speedup)),
+            bench.flags.join("; "),
+        ]);
+    }
+    output.result(&table.to_string());
+    Ok(())
+}
+
+/// By the clock on the wall.
+fn date(at: u64) -> String {
+    let stamp = i64::try_from(at).ok().and_then(|at| Timestamp::from_second(at).ok());
+    stamp.map_or_else(String::new, |stamp| {
+        TimeZone::system().to_datetime(stamp).strftime("%Y-%m-%d %H:%M").to_string()
     })
 }
 
-/// The kinds of text, in the order in which they come, and the prompts of each.
-fn kinds(texts: &[Text]) -> Vec<(String, Vec<usize>)> {
-    let mut kinds: Vec<(String, Vec<usize>)> = Vec::new();
-    for (at, text) in texts.iter().enumerate() {
-        match kinds.iter_mut().find(|(kind, _)| *kind == text.kind) {
-            Some((_, prompts)) => prompts.push(at),
-            None => kinds.push((text.kind.clone(), vec![at])),
-        }
-    }
-    kinds
-}
-
-fn cell(trials: &[Trial], plain: &[Trial], same: bool) -> Cell {
-    let of = |value: fn(&Trial) -> f64| median(trials.iter().map(value));
-    let against = |value: fn(&Trial) -> f64| {
-        let pairs = trials.iter().zip(plain).filter(|(_, plain)| value(plain) > 0.0);
-        median(pairs.map(|(trial, plain)| value(trial) / value(plain)))
-    };
-    Cell {
-        end_to_end: of(|trial| trial.end_to_end),
-        decode: of(|trial| trial.decode),
-        cpu: of(|trial| trial.cpu),
-        accept: of(|trial| trial.accept),
-        ratio: against(|trial| trial.decode),
-        cpu_ratio: against(|trial| trial.cpu),
-        same,
-    }
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let values: Vec<f64> = values.collect();
-    dspark_engine::speculate::median(&values).unwrap_or(0.0)
-}
-
-fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, n) = values.fold((0.0, 0), |(sum, n), value| (sum + value, n + 1));
-    if n == 0 { 0.0 } else { sum / f64::from(n) }
-}
-
-fn title(session: &engine::Session) -> String {
-    let snapshot = session.handle.snapshot();
-    let machine = &snapshot.machine;
-    let drafter = session.model.drafter.as_deref().unwrap_or("no drafter");
+fn title(bench: &Bench) -> String {
+    let stamp = &bench.stamp;
+    let drafter = stamp.drafter.as_deref().unwrap_or("no drafter");
     format!(
         "{} · {drafter} · {} ({}) · MLX {} · {}",
-        session.model.name,
-        machine.device,
-        machine.backend,
-        machine.mlx_version,
-        env!("CARGO_PKG_VERSION")
+        stamp.target, stamp.device, stamp.backend, stamp.mlx, stamp.version
     )
 }
 
-fn text(report: &Report, session: &engine::Session) -> String {
+fn text(bench: &Bench) -> String {
     let mut table = Table::new();
     let mut header = vec![
         "How".to_owned(),
@@ -209,110 +142,89 @@ fn text(report: &Report, session: &engine::Session) -> String {
         "accepted".into(),
         "× plain".into(),
     ];
-    header.extend(report.kinds.iter().cloned());
+    header.extend(bench.kinds.iter().cloned());
     table.load_style(NOTHING).set_header(header);
-    for (arm, cells) in report.arms.iter().zip(&report.cells) {
-        let all = |value: fn(&Cell) -> f64| mean(cells.iter().map(value));
+    for run in &bench.runs {
         let mut row = vec![
-            arm.clone(),
-            format!("{:.1}", all(|cell| cell.end_to_end)),
-            format!("{:.1}", all(|cell| cell.decode)),
-            format!("{:.1}", all(|cell| cell.cpu)),
-            format!("{:.2}", all(|cell| cell.accept)),
-            format!("{:.2}", all(|cell| cell.ratio)),
+            run.run.clone(),
+            format!("{:.1}", run.tok_s),
+            format!("{:.1}", run.decode_tok_s),
+            format!("{:.1}", run.tok_cpu_s),
+            format!("{:.2}", run.accept),
+            format!("{:.2}", run.speedup),
         ];
-        row.extend(cells.iter().map(|cell| {
-            let other = if cell.same { "" } else { " (other text)" };
-            format!("{:.2}× ({:.2}× CPU), {:.2} a round{other}", cell.ratio, cell.cpu_ratio, cell.accept)
+        let cells = bench.kinds.iter().filter_map(|kind| run.per_kind.get(kind));
+        row.extend(cells.map(|cell: &Figures| {
+            let other = if cell.same_text { "" } else { " (other text)" };
+            format!(
+                "{:.2}× ({:.2}× CPU), {:.2} a round{other}",
+                cell.speedup, cell.cpu_speedup, cell.accept
+            )
         }));
         table.add_row(row);
     }
-    let mut text = format!("{}\n\n{table}", title(session));
-    for (arm, reason) in report.arms.iter().zip(&report.reasons) {
-        if let Some(reason) = reason {
-            text = format!("{text}\n{arm}: {reason}");
+    let mut text = format!("{}\n\n{table}", title(bench));
+    for run in &bench.runs {
+        if let Some(reason) = &run.reason {
+            text = format!("{text}\n{}: {reason}", run.run);
         }
     }
+    for flag in &bench.flags {
+        text = format!("{text}\nNot to be quoted: {flag}");
+    }
     text
-}
-
-fn object(report: &Report, session: &engine::Session) -> Value {
-    let runs: Vec<Value> = report
-        .arms
-        .iter()
-        .zip(&report.cells)
-        .zip(&report.reasons)
-        .map(|((arm, cells), reason)| {
-            let all = |value: fn(&Cell) -> f64| mean(cells.iter().map(value));
-            let per: serde_json::Map<String, Value> = report
-                .kinds
-                .iter()
-                .zip(cells)
-                .map(|(kind, cell)| {
-                    let value = json!({
-                        "tok_s": cell.end_to_end, "decode_tok_s": cell.decode, "tok_cpu_s": cell.cpu, "accept": cell.accept,
-                        "speedup": cell.ratio, "cpu_speedup": cell.cpu_ratio, "same_text": cell.same,
-                    });
-                    (kind.clone(), value)
-                })
-                .collect();
-            json!({
-                "run": arm,
-                "reason": reason,
-                "tok_s": all(|cell| cell.end_to_end),
-                "decode_tok_s": all(|cell| cell.decode),
-                "tok_cpu_s": all(|cell| cell.cpu),
-                "accept": all(|cell| cell.accept),
-                "speedup": all(|cell| cell.ratio),
-                "per_kind": per,
-            })
-        })
-        .collect();
-    let snapshot = session.handle.snapshot();
-    json!({
-        "device": snapshot.machine.device,
-        "backend": snapshot.machine.backend,
-        "mlx": snapshot.machine.mlx_version,
-        "version": env!("CARGO_PKG_VERSION"),
-        "target": session.model.name,
-        "drafter": session.model.drafter,
-        "speculation": snapshot.speculation,
-        "runs": runs,
-        "skipped": arms::skipped(&report.skipped),
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dspark_compare::Run;
 
     #[test]
-    fn prompts_of_a_kind_count_together() {
-        let text = |kind: &str| Text {
-            kind: kind.into(),
-            text: String::new(),
+    fn the_table_says_what_wrote_another_text_and_what_is_not_to_be_quoted() {
+        let mut run = Run {
+            run: "dspark".into(),
+            reason: Some("its drafter is another one".into()),
+            ..Run::default()
         };
-        let found = kinds(&[text("chat"), text("list"), text("chat")]);
-        assert_eq!(found, [("chat".to_owned(), vec![0, 2]), ("list".to_owned(), vec![1])]);
-        let trial = |decode: f64| Trial {
-            decode,
-            cpu: decode,
-            ..Trial::default()
+        run.per_kind.insert("chat".into(), Figures::default());
+        let bench = Bench {
+            kinds: vec!["chat".into()],
+            runs: vec![run],
+            flags: vec!["other requests ran".into()],
+            ..Bench::default()
         };
-        // Each against plain decoding of its own prompt and turn.
-        let cell = cell(
-            &[trial(20.0), trial(60.0), trial(30.0)],
-            &[trial(10.0), trial(20.0), trial(30.0)],
-            true,
-        );
-        assert!((cell.ratio - 2.0).abs() < 1e-9 && (cell.decode - 30.0).abs() < 1e-9);
+        let text = text(&bench);
+        for part in [
+            "(other text)",
+            "dspark: its drafter is another one",
+            "Not to be quoted: other requests ran",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 
     #[test]
-    fn the_shipped_prompts_hold_several_of_the_common_kinds() {
-        let texts = arms::texts(&[], PROMPTS).unwrap();
-        for (kind, prompts) in kinds(&texts) {
-            assert!(prompts.len() >= if kind == "copy" { 1 } else { 3 }, "{kind}");
+    fn the_object_has_the_keys_that_scripts_read() {
+        let bench = json!(Bench {
+            runs: vec![Run::default()],
+            ..Bench::default()
+        });
+        for key in ["device", "backend", "mlx", "version", "target", "drafter", "runs", "skipped"] {
+            assert!(!bench[key].is_null() || key == "drafter", "{key}: {bench}");
+        }
+        let run = &bench["runs"][0];
+        for key in [
+            "run",
+            "reason",
+            "tok_s",
+            "decode_tok_s",
+            "tok_cpu_s",
+            "accept",
+            "speedup",
+            "per_kind",
+        ] {
+            assert!(run.get(key).is_some(), "{key}: {run}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The benchmark as a picture: for each prompt, how many times plain decoding each way is.
 
-use super::benchmark::Report;
+use dspark_compare::Bench;
 use plotters::{
     backend::SVGBackend,
     chart::ChartBuilder,
@@ -27,13 +27,14 @@ const COLOURS: [RGBColor; 6] = [
 ///
 /// # Errors
 /// What the file system or the drawing says.
-pub(super) fn write(path: &Path, title: &str, report: &Report) -> Result<(), Box<dyn std::error::Error>> {
+pub(super) fn write(path: &Path, title: &str, bench: &Bench) -> Result<(), Box<dyn std::error::Error>> {
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         area.fill(&RGBColor(255, 255, 255))?;
-        let most = report.cells.iter().flatten().map(|cell| cell.ratio).fold(1.0, f64::max);
-        let groups = report.kinds.len();
+        let cells = bench.runs.iter().flat_map(|run| run.per_kind.values());
+        let most = cells.map(|cell| cell.speedup).fold(1.0, f64::max);
+        let groups = bench.kinds.len();
         let mut chart = ChartBuilder::on(&area)
             .caption(title, TextStyle::from(("sans-serif", 17)).color(&INK))
             .margin(16)
@@ -45,20 +46,26 @@ pub(super) fn write(path: &Path, title: &str, report: &Report) -> Result<(), Box
             .disable_x_mesh()
             .y_desc("× plain decoding")
             .x_label_formatter(&|value| match value {
-                SegmentValue::CenterOf(at) | SegmentValue::Exact(at) => report.kinds.get(*at).cloned().unwrap_or_default(),
+                SegmentValue::CenterOf(at) | SegmentValue::Exact(at) => bench.kinds.get(*at).cloned().unwrap_or_default(),
                 SegmentValue::Last => String::new(),
             })
             .label_style(("sans-serif", 14))
             .draw()?;
-        let width = 1.0 / (report.arms.len() as f64 + 1.0);
-        for (arm, (name, cells)) in report.arms.iter().zip(&report.cells).enumerate() {
+        let width = 1.0 / (bench.runs.len() as f64 + 1.0);
+        for (arm, run) in bench.runs.iter().enumerate() {
+            let name = run.run.as_str();
             let colour = COLOURS[arm % COLOURS.len()];
             let style: ShapeStyle = colour.filled();
             let plot = chart.plotting_area();
             let (pixels, _) = plot.get_pixel_range();
             let group = f64::from(pixels.end - pixels.start) / groups.max(1) as f64;
-            for (at, cell) in cells.iter().enumerate() {
-                let (_, top) = plot.map_coordinate(&(SegmentValue::Exact(at), cell.ratio));
+            let cells = bench
+                .kinds
+                .iter()
+                .enumerate()
+                .filter_map(|(at, kind)| Some((at, run.per_kind.get(kind)?)));
+            for (at, cell) in cells {
+                let (_, top) = plot.map_coordinate(&(SegmentValue::Exact(at), cell.speedup));
                 let (_, bottom) = plot.map_coordinate(&(SegmentValue::Exact(at), 0.0));
                 let left = f64::from(pixels.start) + group * (at as f64 + width * (arm as f64 + 0.5));
                 let corners = [(left as i32, top), ((left + group * width * 0.9) as i32, bottom)];

@@ -40,6 +40,7 @@ impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         let code = match &error {
             EngineError::BadRequest(_) | EngineError::ContextOverflow { .. } | EngineError::Unsupported { .. } => USAGE,
+            EngineError::Refused { .. } => REFUSED,
             EngineError::Load { .. } | EngineError::File { .. } => LOAD,
             EngineError::Cancelled => INTERRUPTED,
             _ => FAILED,

@@ -6,7 +6,10 @@ use super::{
     exit::{Failure, Outcome},
     output::Output,
 };
-use dspark_protocol::{Constraint, Event, FinishReason, Generation, Message, Prompt, Request, Summary, TemplateOptions, TokenInfo};
+use dspark_protocol::{
+    Constraint, EngineHandle, Event, FinishReason, Generation, Message, ModelInfo, OutputSyntax, Prompt, Request, Summary, TemplateOptions,
+    TextDelta,
+};
 use serde_json::{Value, json};
 use std::{
     io::{IsTerminal, Read},
@@ -17,15 +20,21 @@ use std::{
 pub(super) const SAMPLE_PROMPT: &str = "Explain in two sentences why the sky is blue.";
 
 pub(super) fn run(args: &GenerateArgs, output: &Output) -> Outcome {
+    if args.logprobs.is_some() && !output.json {
+        return Err(Failure::usage(
+            "`--logprobs` has no place in plain text: add `--json` to get them, or leave it out",
+        ));
+    }
     let request = request(args, output)?;
     let wish = args.pair.wish(&args.rounds);
     let runtime = engine::runtime()?;
     runtime.block_on(async {
         let session = engine::Session::open(&args.engine, &wish, output).await?;
+        let shape = Shape::of(&session.handle, &request.prompt)?;
         let answer = session.handle.submit(request)?;
         let answer = read(answer, args.no_stream, output).await;
         session.close().await;
-        report(&answer?, &session.model, output)
+        report(&answer?, &shape, &session.model, output)
     })
 }
 
@@ -64,48 +73,84 @@ fn request(args: &GenerateArgs, output: &Output) -> Outcome<Request> {
 /// The schema in a file; what is wrong with it as a schema the engine says.
 fn constraint(file: &Path) -> Outcome<Arc<Constraint>> {
     let name = file.display();
-    let text = std::fs::read_to_string(file).map_err(|error| Failure::usage(format!("cannot read the schema `{name}`: {error}")))?;
+    let bytes = std::fs::read(file).map_err(|error| Failure::usage(format!("cannot read the schema `{name}`: {error}")))?;
+    let text = dspark_attach::decode(&bytes).ok_or_else(|| Failure::usage(format!("the schema `{name}` is not text")))?;
     let schema = serde_json::from_str(&text).map_err(|error| Failure::usage(format!("the schema `{name}` is not JSON: {error}")))?;
     Ok(Arc::new(Constraint::schema(schema)))
 }
 
 fn prompt_text(args: &GenerateArgs, output: &Output) -> Outcome<String> {
-    // An answer to a question that nobody sees would be a riddle.
-    let sample = || {
-        output.note(format!("No prompt was given, so this one is answered:\n> {SAMPLE_PROMPT}\n"));
-        SAMPLE_PROMPT.to_owned()
-    };
     let piped = || {
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         std::io::stdin()
-            .read_to_string(&mut text)
+            .read_to_end(&mut bytes)
             .map_err(|error| Failure::usage(format!("cannot read the prompt from standard input: {error}")))?;
-        Ok(text)
+        text_of(&bytes, "standard input")
     };
     match (&args.prompt, &args.prompt_file) {
         (Some(dash), _) if dash == "-" => piped(),
         (Some(text), _) => Ok(text.clone()),
-        (None, Some(file)) => std::fs::read_to_string(file)
-            .map_err(|error| Failure::usage(format!("cannot read the prompt from `{}`: {error}", file.display()))),
-        (None, None) if !std::io::stdin().is_terminal() => {
-            let text = piped()?;
-            Ok(if text.trim().is_empty() { sample() } else { text })
+        (None, Some(file)) => {
+            let name = format!("`{}`", file.display());
+            let bytes = std::fs::read(file).map_err(|error| Failure::usage(format!("cannot read the prompt from {name}: {error}")))?;
+            text_of(&bytes, &name)
         }
-        (None, None) => Ok(sample()),
+        (None, None) if !std::io::stdin().is_terminal() => piped(),
+        (None, None) => {
+            // An answer to a question that nobody sees would be a riddle.
+            output.note(format!("No prompt was given, so this one is answered:\n> {SAMPLE_PROMPT}\n"));
+            Ok(SAMPLE_PROMPT.to_owned())
+        }
+    }
+}
+
+/// A prompt that was read from somewhere. Nothing there is a mistake of whoever wrote it there, not a wish for a sample.
+fn text_of(bytes: &[u8], place: &str) -> Outcome<String> {
+    let text = dspark_attach::decode(bytes).ok_or_else(|| {
+        Failure::usage(format!(
+            "{place} holds no text: a prompt is UTF-8, or UTF-16 that begins with its mark"
+        ))
+    })?;
+    if text.trim().is_empty() {
+        return Err(Failure::usage(format!(
+            "{place} is empty, so there is nothing to answer: write the prompt there, or say it with `--prompt`"
+        )));
+    }
+    Ok(text)
+}
+
+/// How an answer to a prompt is taken apart.
+#[derive(Default)]
+pub(super) struct Shape {
+    syntax: OutputSyntax,
+    /// As rendered; `None` where there is no template.
+    prompt: Option<String>,
+}
+
+impl Shape {
+    fn of(engine: &EngineHandle, prompt: &Prompt) -> Outcome<Self> {
+        let codec = engine.codec()?;
+        Ok(Self {
+            syntax: codec.output_syntax(),
+            prompt: match prompt {
+                // What is wrong with it, the generation says.
+                Prompt::Chat { messages, options } => codec.render(messages, options).ok(),
+                Prompt::Text(_) | Prompt::Tokens(_) => None,
+            },
+        })
     }
 }
 
 /// A finished generation.
 pub(super) struct Answer {
-    text: String,
-    tokens: Vec<TokenInfo>,
+    deltas: Vec<TextDelta>,
     summary: Summary,
 }
 
 /// Reads to the end, printing as it comes. Ctrl-C stops at the next round and still gives what there is.
 pub(super) async fn read(mut generation: Generation, whole: bool, output: &Output) -> Outcome<Answer> {
     let streams = !whole && !output.json;
-    let (mut text, mut tokens) = (String::new(), Vec::new());
+    let mut deltas: Vec<TextDelta> = Vec::new();
     loop {
         let event = tokio::select! {
             event = generation.next() => event,
@@ -122,23 +167,18 @@ pub(super) async fn read(mut generation: Generation, whole: bool, output: &Outpu
                         generation.cancel();
                     }
                 }
-                text.push_str(&delta.text);
-                tokens.extend(delta.tokens);
+                deltas.push(delta);
             }
             Some(Event::Finished(summary)) => {
                 if streams {
                     output.stream("\n");
                 } else if !output.json {
-                    output.result(&text);
+                    output.result(&deltas.iter().map(|delta| delta.text.as_str()).collect::<String>());
                 }
-                return Ok(Answer {
-                    text,
-                    tokens,
-                    summary: *summary,
-                });
+                return Ok(Answer { deltas, summary: *summary });
             }
             Some(Event::Failed(error)) => {
-                if streams && !text.is_empty() {
+                if streams && !deltas.is_empty() {
                     output.stream("\n");
                 }
                 return Err(error.into());
@@ -149,10 +189,10 @@ pub(super) async fn read(mut generation: Generation, whole: bool, output: &Outpu
     }
 }
 
-pub(super) fn report(answer: &Answer, model: &dspark_protocol::ModelInfo, output: &Output) -> Outcome {
+pub(super) fn report(answer: &Answer, shape: &Shape, model: &ModelInfo, output: &Output) -> Outcome {
     let summary = &answer.summary;
     if output.json {
-        output.object(&object(answer, model));
+        output.object(&object(answer, shape, model));
     } else {
         output.note(format!("\n{}", speed_line(summary)));
         if let Some(reason) = &summary.mode_reason {
@@ -187,40 +227,59 @@ pub(super) fn speed_line(summary: &Summary) -> String {
     )
 }
 
-fn object(answer: &Answer, model: &dspark_protocol::ModelInfo) -> Value {
+/// Source: `spec/cli.md` §2.
+fn object(answer: &Answer, shape: &Shape, model: &ModelInfo) -> Value {
     let summary = &answer.summary;
+    let told = dspark_serve::told(shape.syntax, shape.prompt.clone(), &answer.deltas, summary);
     let finish = match &summary.finish {
         FinishReason::Stop { .. } => "stop",
         FinishReason::Length => "length",
         FinishReason::Cancelled => "cancelled",
     };
+    let mut block = told.block;
+    block.remove("token_ids");
+    // There whatever they say, as scripts expect them.
+    block.entry("requested_mode").or_insert_with(|| json!(summary.mode));
+    block.entry("mode_reason").or_insert(Value::Null);
+    block.entry("warnings").or_insert_with(|| json!([]));
     let mut object = json!({
         "model": model.name,
-        "text": answer.text,
+        "text": told.text,
+        "reasoning": Some(told.reasoning).filter(|text| !text.is_empty()),
         "token_ids": summary.token_ids,
         "finish_reason": finish,
-        "usage": summary.usage,
-        "x_mlx_dspark": {
-            "mode": summary.effective_mode,
-            "requested_mode": summary.mode,
-            "mode_reason": summary.mode_reason,
-            "accept_len": summary.accept_len,
-            "target_forwards": summary.target_forwards,
-            "decode_tokens_per_sec": summary.timings.decode_rate(&summary.usage),
-            "tokens_per_sec": summary.timings.end_to_end_rate(&summary.usage),
-            "ttft_seconds": summary.timings.ttft,
-            "prefill_seconds": summary.timings.prefill,
-            "decode_seconds": summary.timings.decode,
-            "seed": summary.seed,
-            "warnings": summary.warnings,
-        },
+        "usage": told.usage,
+        // Of the load: a cap or a window that could not be had.
+        "notes": model.notes,
+        "x_mlx_dspark": block,
     });
-    if answer.tokens.iter().any(|token| token.logprob.is_some()) {
-        object["logprobs"] = answer
-            .tokens
-            .iter()
+    let tokens = || answer.deltas.iter().flat_map(|delta| &delta.tokens);
+    if tokens().any(|token| token.logprob.is_some()) {
+        object["logprobs"] = tokens()
             .map(|token| json!({ "id": token.id, "token": token.text, "logprob": token.logprob, "top": token.top }))
             .collect();
     }
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_are_read_as_editors_write_them() {
+        for bytes in [&b"h\xc3\xa9"[..], b"\xef\xbb\xbfh\xc3\xa9", b"\xff\xfeh\0\xe9\0"] {
+            assert_eq!(text_of(bytes, "`p`").ok().as_deref(), Some("h\u{e9}"));
+        }
+        assert_eq!(text_of(b"a\r\nb\n", "`p`").ok().as_deref(), Some("a\r\nb\n"), "as it is");
+        for (bytes, words) in [(&b" \n"[..], "`p` is empty"), (b"\0\x01", "`p` holds no text")] {
+            let failure = text_of(bytes, "`p`").err().map(|failure| (failure.code, failure.message));
+            assert!(
+                failure
+                    .as_ref()
+                    .is_some_and(|(code, message)| *code == 2 && message.contains(words)),
+                "{failure:?}"
+            );
+        }
+    }
 }

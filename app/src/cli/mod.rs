@@ -20,8 +20,7 @@ mod served;
 mod starter;
 mod window;
 
-use args::{Arguments, Command};
-use clap::Parser;
+use args::Command;
 use exit::Outcome;
 use output::Output;
 use std::ffi::OsString;
@@ -34,7 +33,7 @@ pub fn main() -> u8 {
 fn run(words: impl Iterator<Item = OsString>) -> u8 {
     let words = args::with_default_command(words);
     let json = args::ask_for_json(&words);
-    let arguments = match Arguments::try_parse_from(words) {
+    let arguments = match args::parse(words) {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() && json => {
             let output = Output::new(&args::GlobalArgs {

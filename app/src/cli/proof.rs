@@ -2,12 +2,12 @@
 
 use super::{
     args::ProofArgs,
-    arms::{self, Arm, Text},
-    engine,
+    arms, engine,
     exit::{self, Failure, Outcome},
     output::Output,
 };
 use comfy_table::{Table, presets::NOTHING};
+use dspark_compare::{Arm, Skipped, Text};
 use dspark_protocol::{ForcingReport, Mode, Prompt, Verdict};
 use serde_json::{Value, json};
 
@@ -24,14 +24,14 @@ struct Proved {
 }
 
 pub(super) fn run(args: &ProofArgs, output: &Output) -> Outcome {
-    let texts = arms::texts(&args.prompt, PROMPTS)?;
+    let texts = arms::texts(&args.prompt, Some(PROMPTS))?;
     let runtime = engine::runtime()?;
     runtime.block_on(async {
         let session = engine::Session::open(&args.engine, &args.pair.wish(&args.rounds), output).await?;
         let speculation = session.handle.snapshot().speculation.clone();
-        let (all, skipped) = arms::fitting(arms::arms(&args.modes, &args.caps), speculation.as_deref())?;
-        for (arm, why) in &skipped {
-            output.warn(format!("{arm} is skipped: {why}"));
+        let (all, skipped) = arms::fitting(dspark_compare::arms(&args.modes, &args.caps), speculation.as_deref())?;
+        for arm in &skipped {
+            output.warn(format!("{} is skipped: {}", arm.run, arm.reason));
         }
         let proved = prove(&session, &all, &texts, args.max_new_tokens, output).await;
         session.close().await;
@@ -43,13 +43,10 @@ async fn prove(session: &engine::Session, arms: &[Arm], texts: &[Text], max: usi
     let codec = session.handle.codec()?;
     let mut proved: Vec<Proved> = Vec::new();
     for text in texts {
-        let prompt = codec.encode(&Arm::baseline().request(&text.text, 1).prompt)?;
+        let prompt = codec.encode(&arms::prompt(&text.text))?;
         let already = proved.len();
         for arm in arms {
-            let request = dspark_protocol::Request {
-                prompt: Prompt::Tokens(prompt.clone()),
-                ..arm.request(&text.text, max)
-            };
+            let request = arm.request("cli", Prompt::Tokens(prompt.clone()), max);
             let ran = arms::run(&session.handle, request).await?;
             let ids = ran.summary.token_ids;
             // The same text needs no second proof.
@@ -65,9 +62,9 @@ async fn prove(session: &engine::Session, arms: &[Arm], texts: &[Text], max: usi
                     .await
                     .map_err(|_| dspark_protocol::EngineError::Stopped)??,
             };
-            output.note(format!("{:>8}  {:<22} {}", text.kind, arm.name, word(report.verdict())));
+            output.note(format!("{:>8}  {:<22} {}", text.kind, arm.name(), word(report.verdict())));
             proved.push(Proved {
-                arm: arm.name.clone(),
+                arm: arm.name(),
                 kind: text.kind.clone(),
                 effective: ran.summary.effective_mode,
                 accept_len: ran.summary.accept_len,
@@ -87,7 +84,7 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-fn report(proved: &[Proved], skipped: &[(String, String)], session: &engine::Session, output: &Output) -> Outcome {
+fn report(proved: &[Proved], skipped: &[Skipped], session: &engine::Session, output: &Output) -> Outcome {
     if output.json {
         output.object(&object(proved, skipped, session));
     } else {
@@ -142,7 +139,7 @@ fn table(proved: &[Proved]) -> String {
     )
 }
 
-fn object(proved: &[Proved], skipped: &[(String, String)], session: &engine::Session) -> Value {
+fn object(proved: &[Proved], skipped: &[Skipped], session: &engine::Session) -> Value {
     let rows: Vec<Value> = proved
         .iter()
         .map(|row| {
@@ -162,6 +159,6 @@ fn object(proved: &[Proved], skipped: &[(String, String)], session: &engine::Ses
         "drafter": session.model.drafter,
         "machine": *session.handle.snapshot().machine,
         "texts": rows,
-        "skipped": arms::skipped(skipped),
+        "skipped": skipped,
     })
 }

@@ -46,7 +46,7 @@ async fn serve(args: &ServeArgs, config: ServeConfig, output: &Output) -> Outcom
     })
     .await?;
     // The port first: a busy one is better known before a minute of loading.
-    let host = Arc::new(HubHost::new(tokio::runtime::Handle::current(), window::records()));
+    let host = Arc::new(HubHost::new(tokio::runtime::Handle::current(), window::kept()));
     let server = Server::bind_with(config, handle.clone(), Some(host))
         .await
         .map_err(Failure::usage)?;

@@ -7,8 +7,9 @@ use super::{
     generate,
     output::Output,
 };
-use crate::{catalog::HubCatalog, http::HttpServer};
+use crate::{catalog::HubCatalog, host::Kept, http::HttpServer};
 use clap::Parser;
+use dspark_agents::Places;
 use dspark_hub::{Hub, Lookup};
 use dspark_window::shell::{self, AppOptions, NoWindow, StartModel};
 use std::{path::PathBuf, sync::Arc};
@@ -30,14 +31,20 @@ pub(super) fn open(args: &AppArgs, output: &Output) -> Outcome {
     let runtime = engine::runtime()?;
     // Not waited for: the window opens at once and shows the engine coming up, or why it does not.
     let handle = dspark_engine::start(engine::options());
-    let server = Arc::new(HttpServer::new(handle.clone(), runtime.handle().clone(), data_dir.join("agents")));
+    let server = Arc::new(HttpServer::new(
+        handle.clone(),
+        runtime.handle().clone(),
+        Kept::of(&data_dir, &settings_path),
+    ));
     let catalog = Arc::new(HubCatalog::new(
         args.pair.wish(&args.rounds),
         model.as_ref().map(|model| model.path.clone()),
     ));
     let mut options = AppOptions::new(handle.clone(), data_dir, settings_path, catalog, server);
     options.machine = Arc::new(crate::machine::ThisMachine);
+    options.agents = Places::of_user(options.data_dir.join("agents"));
     options.model = model;
+    options.version = crate::version();
     let closed = shell::run(options);
     handle.shutdown();
     let no_window = closed
@@ -84,9 +91,9 @@ pub(super) fn folders() -> Outcome<(PathBuf, PathBuf)> {
     ))
 }
 
-/// Where undo records of agents' settings are kept. Without a home folder there is nothing to set up either.
-pub(super) fn records() -> PathBuf {
-    folders().map_or_else(|_| PathBuf::new(), |(data, _)| data.join("agents"))
+/// What is kept where. Without a home folder there is nothing to set up either.
+pub(super) fn kept() -> Kept {
+    folders().map_or_else(|_| Kept::default(), |(data, settings)| Kept::of(&data, &settings))
 }
 
 fn start_model(name: &str, output: &Output) -> Outcome<StartModel> {

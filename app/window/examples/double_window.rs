@@ -1,10 +1,18 @@
 //! The window on a scripted engine: for working on screens without a model, for the screenshots, and for tests of the
 //! tray. `cargo run -p dspark-window --example double_window -- --scene chat --theme light --size 900x640`
+//!
+//! `--measure SECONDS` prints how long frames took, as JSON, and ends.
+
+#![allow(clippy::print_stdout, reason = "what it measures is its output")]
 
 mod scene;
 
 use dspark_window::shell::{AppOptions, run};
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{Arc, mpsc},
+    time::{Duration, Instant},
+};
 
 fn main() {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
@@ -30,20 +38,56 @@ fn open() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         || std::env::temp_dir().join(format!("double-window-{}", std::process::id())),
         PathBuf::from,
     );
-    let scene = scene::Scene::new(&name).ok_or("scenes: play, chat, reply, empty, first-run, first-run-check, first-run-go, first-run-done, models, settings, picker, live, live-parked, live-plain, live-empty, curves, curves-parked, curves-empty, decoding, palette, lab-no-model, machine, machine-empty")?;
+    let scene = scene::Scene::new(&name).ok_or("scenes: play, chat, reply, empty, first-run, first-run-check, first-run-go, first-run-done, models, settings, picker, live, live-parked, live-plain, live-empty, curves, curves-parked, curves-empty, decoding, palette, lab-no-model, machine, machine-empty, race, race-four, race-running, race-earlier, race-empty, benchmark, benchmark-empty, agents, agents-change, agents-changed, agents-steps, agents-off, connections, connections-empty, stream, heavy")?;
     scene.prepare(&data, value("--theme").as_deref())?;
     let mut options = AppOptions::new(
         scene.engine(),
         data.clone(),
         data.join("settings.toml"),
         Arc::new(scene::ScriptedCatalog),
-        Arc::new(scene::ScriptedServer),
+        Arc::new(scene.server()),
     );
     options.machine = Arc::new(scene::ScriptedMachine);
+    options.agents = Some(scene::Scene::places(&data));
     if let [width, height] = size[..] {
         options.size = [width, height];
     }
     options.opening = scene.opening();
+    if let Some(seconds) = value("--measure") {
+        let seconds = Duration::from_secs_f64(seconds.parse()?);
+        let (sender, frames) = mpsc::channel();
+        options.frames = Some(sender);
+        std::thread::spawn(move || {
+            println!("{}", measure(&frames, seconds));
+            std::process::exit(0);
+        });
+    }
     run(options)?;
     Ok(())
+}
+
+/// Milliseconds of processor time a frame, by percentiles, and frames a second, after two seconds to settle.
+fn measure(frames: &mpsc::Receiver<Duration>, wanted: Duration) -> String {
+    let begin = Instant::now() + Duration::from_secs(2);
+    let mut took = Vec::new();
+    while let Ok(frame) = frames.recv_timeout((begin + wanted).saturating_duration_since(Instant::now())) {
+        if Instant::now() > begin {
+            took.push(frame.as_secs_f64() * 1000.0);
+        }
+    }
+    took.sort_by(f64::total_cmp);
+    let at = |part: f64| {
+        took.get((part * took.len() as f64) as usize)
+            .or(took.last())
+            .copied()
+            .unwrap_or(0.0)
+    };
+    format!(
+        "{{\"frames\": {}, \"per_second\": {:.1}, \"p50_ms\": {:.2}, \"p99_ms\": {:.2}, \"max_ms\": {:.2}}}",
+        took.len(),
+        took.len() as f64 / wanted.as_secs_f64(),
+        at(0.5),
+        at(0.99),
+        at(1.0)
+    )
 }

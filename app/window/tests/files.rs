@@ -35,6 +35,7 @@ fn dropped_files_go_with_the_message_and_can_be_looked_at() {
     );
     until(&mut test, "the files", |window| window.state.chat.draft.files.len() == 2);
     assert!(window(&test).state.toasts.latest().unwrap().title.contains("photo.png"));
+    until(&mut test, "their count", |window| window.state.chat.draft.is_counted());
     test.run_steps(4);
     test.snapshot("picture_files_composer_dark");
     test.get_by_label("Remove figures.csv").click();

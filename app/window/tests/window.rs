@@ -250,7 +250,8 @@ fn the_keyboard_goes_everywhere() {
     for (key, screen) in [
         (Key::Num2, Screen::Lab),
         (Key::Num3, Screen::Models),
-        (Key::Num4, Screen::Settings),
+        (Key::Num4, Screen::Agents),
+        (Key::Num5, Screen::Settings),
         (Key::Num1, Screen::Chat),
         (Key::Comma, Screen::Settings),
     ] {

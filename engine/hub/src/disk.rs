@@ -112,14 +112,15 @@ pub fn free_space(path: &Path) -> Option<u64> {
 }
 
 /// Refuses to write `bytes` where 5 % more and a reserve would not fit. The reserve is 5 GB, or as much again for
-/// smaller things: filling a disk to the last byte breaks other programs.
-pub(crate) fn require(dir: &Path, bytes: u64) -> Result<()> {
+/// smaller things: filling a disk to the last byte breaks other programs. `setting` is the variable that moves the folder.
+pub(crate) fn require(dir: &Path, bytes: u64, setting: &'static str) -> Result<()> {
     let needed = bytes.saturating_add(bytes / 20).saturating_add(bytes.min(RESERVE));
     match free_space(dir) {
         Some(free) if free < needed => Err(HubError::DiskFull {
             path: dir.to_owned(),
             needed,
             free,
+            setting,
         }),
         _ => Ok(()),
     }
@@ -136,4 +137,20 @@ pub(crate) fn usage(dir: &Path) -> u64 {
             _ => 0,
         })
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Advice that moves another folder than the full one would be tried in vain.
+    #[test]
+    fn a_full_disk_names_the_setting_that_moves_the_folder() {
+        let folder = std::env::temp_dir();
+        for setting in [crate::places::OUR_CACHE, crate::places::HUB_CACHE] {
+            let error = require(&folder, u64::MAX, setting).unwrap_err().to_string();
+            assert!(error.contains(&format!("set {setting} ")), "{error}");
+        }
+        assert!(require(&folder, 1, crate::places::OUR_CACHE).is_ok());
+    }
 }

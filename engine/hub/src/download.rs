@@ -1,6 +1,7 @@
 use crate::{
     Hub, HubError, Job, Result, Stage, disk,
     net::{Meter, Remote, RepoFile, RepoId, RepoInfo, fetch},
+    places::HUB_CACHE,
 };
 use futures_util::{TryStreamExt, stream};
 use serde_json::json;
@@ -188,7 +189,7 @@ impl Hub {
                     .saturating_sub(std::fs::metadata(cache.partial(&file.etag)).map_or(0, |meta| meta.len()))
             })
             .sum();
-        disk::require(&cache.root, missing)?;
+        disk::require(&cache.root, missing, HUB_CACHE)?;
         for folder in [&cache.root.join("blobs"), &snapshot, &cache.root.join(RECORDS)] {
             disk::create_dir(folder)?;
         }

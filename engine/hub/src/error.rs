@@ -57,8 +57,14 @@ pub enum HubError {
     NothingToLoad { repo: String, reason: String },
     #[error("the model hub's answer about `{repo}` makes no sense: {reason}")]
     BadReply { repo: String, reason: String },
-    #[error("not enough disk space in {}: {} needed, {} free; delete something or set HF_HUB_CACHE to another disk", path.display(), crate::size(*needed), crate::size(*free))]
-    DiskFull { path: PathBuf, needed: u64, free: u64 },
+    #[error("not enough disk space in {}: {} needed, {} free; delete something or set {setting} to a folder on another disk", path.display(), crate::size(*needed), crate::size(*free))]
+    DiskFull {
+        path: PathBuf,
+        needed: u64,
+        free: u64,
+        /// The variable that moves the folder.
+        setting: &'static str,
+    },
 
     // Starter
     #[error(

@@ -1,5 +1,9 @@
 use std::path::{Path, PathBuf};
 
+/// The variables that move the caches.
+pub(crate) const OUR_CACHE: &str = "MLX_DSPARK_CACHE";
+pub(crate) const HUB_CACHE: &str = "HF_HUB_CACHE";
+
 /// Every folder models are looked for in. Nothing here touches the disk but [`Places::from_vars`], which reads LM
 /// Studio's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,8 +27,8 @@ impl Places {
         let cache_home = path("XDG_CACHE_HOME").unwrap_or_else(|| home.join(".cache"));
         let hf_home = path("HF_HOME").unwrap_or_else(|| cache_home.join("huggingface"));
         let mut places = Self {
-            cache: path("MLX_DSPARK_CACHE").unwrap_or_else(|| home.join(".cache/mlx_dspark")),
-            hub_cache: path("HF_HUB_CACHE").unwrap_or_else(|| hf_home.join("hub")),
+            cache: path(OUR_CACHE).unwrap_or_else(|| home.join(".cache/mlx_dspark")),
+            hub_cache: path(HUB_CACHE).unwrap_or_else(|| hf_home.join("hub")),
             lm_studio: lm_studio(home),
             model_dirs: Vec::new(),
             home: home.to_owned(),

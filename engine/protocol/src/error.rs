@@ -19,6 +19,9 @@ pub enum EngineError {
     Unsupported { feature: String, hint: String },
     #[error("cannot load `{model}`: {reason}")]
     Load { model: String, reason: String },
+    /// Could be read, and is not: what it asks for is not done here.
+    #[error("`{model}` is refused: {reason}")]
+    Refused { model: String, reason: String },
     #[error("cannot read {}: {reason}", path.display())]
     File { path: PathBuf, reason: String },
     /// The computation failed or panicked; other requests are not affected.

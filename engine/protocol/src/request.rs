@@ -14,6 +14,19 @@ pub enum Mode {
     Dflash,
 }
 
+impl Mode {
+    /// As people write it on a command line and in requests.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Baseline => "baseline",
+            Self::Lookup => "lookup",
+            Self::Dspark => "dspark",
+            Self::Dflash => "dflash",
+        }
+    }
+}
+
 /// What the model reads.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Prompt {

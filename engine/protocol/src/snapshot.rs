@@ -1,4 +1,4 @@
-use crate::{LoadStage, Mode, Source, SpeculationState};
+use crate::{LastReply, LoadStage, MemoryGuard, Mode, Source, SpeculationState, Totals};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::VecDeque,
@@ -108,17 +108,6 @@ pub struct ActiveRequest {
     pub waiting: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Totals {
-    pub requests: u64,
-    pub failed: u64,
-    pub cancelled: u64,
-    pub prompt_tokens: u64,
-    pub cached_tokens: u64,
-    pub completion_tokens: u64,
-    pub decode_seconds: f64,
-}
-
 /// A text whose computed prompt is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct PrefixSlot {
@@ -146,6 +135,8 @@ pub struct PrefixDisk {
 /// The prompts that the loaded model keeps, the last used first. Source: `spec/caching-batching.md` §1.6.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct PrefixState {
+    /// Texts that are kept at most, beside short ones; 0 keeps none.
+    pub limit: usize,
     pub slots: Vec<PrefixSlot>,
     /// Prompts that a kept text covered as far as could be, in part, and not at all.
     pub hits: u64,
@@ -170,6 +161,9 @@ pub struct Snapshot {
     pub totals: Totals,
     /// Decode rate of the last finished generation, tokens a second.
     pub last_decode_rate: Option<f64>,
+    /// The last generation of more than one token; gone with its model.
+    pub last_reply: Option<LastReply>,
+    pub guard: MemoryGuard,
     /// Tokens in the KV cache now.
     pub context_tokens: usize,
     /// How the loaded model speculates; `None` without a model.
@@ -195,6 +189,8 @@ impl Default for Snapshot {
             queue_limit: 0,
             totals: Totals::default(),
             last_decode_rate: None,
+            last_reply: None,
+            guard: MemoryGuard::default(),
             context_tokens: 0,
             speculation: None,
             prefix: Arc::default(),

@@ -73,6 +73,9 @@ pub struct Curves {
     pub context: usize,
     /// Seconds since the Unix epoch.
     pub measured_at: u64,
+    /// The machine was busy with something else meanwhile: good enough to choose by, not to be kept or told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsteady: bool,
 }
 
 /// Where the cap in use comes from.
@@ -101,6 +104,8 @@ pub struct SpeculationState {
     pub tree: String,
     /// Chance that a draft is taken given that those before it were, as estimated.
     pub acceptance: f64,
+    /// Rounds that the cap was chosen by.
+    pub rounds: usize,
     pub curves: Option<Curves>,
     /// Tokens a second by cap that the curves predict at `acceptance`; cap 0 is plain decoding.
     pub predicted: BTreeMap<usize, f64>,

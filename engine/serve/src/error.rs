@@ -95,6 +95,7 @@ impl From<EngineError> for ApiError {
                 .code("rate_limit_exceeded")
                 .retry_after(u32::try_from(retry_after_s).unwrap_or(u32::MAX).max(1)),
             EngineError::Unsupported { .. } => Self::bad_body(message).code("unsupported_parameter"),
+            EngineError::Refused { .. } => Self::invalid("model", message).code("model_refused"),
             EngineError::Load { .. } | EngineError::File { .. } => {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message).code("model_load_failed")
             }

@@ -5,7 +5,7 @@ use crate::{
     error::ApiError,
     reader::{Answer, End, Reader},
     receipt::Receipt,
-    registry::{LiveRequest, Phase, QueueFull, Ticket},
+    registry::{Ending, LiveRequest, Outcome as Ended, Phase, QueueFull, Ticket},
     state,
 };
 use dspark_protocol::{EngineError, Event, FinishReason, Generation, Request, Summary};
@@ -34,6 +34,8 @@ pub(crate) struct Running {
     asked_max: Option<usize>,
     tokens: usize,
     stopped: bool,
+    /// What was wanted is here: the engine's cancellation is no one's wish to stop.
+    satisfied: bool,
     /// Told with the answer.
     pub(crate) warnings: Vec<String>,
     /// How the prompt compares with those before it.
@@ -102,9 +104,12 @@ impl Running {
             route,
             phase: Phase::Waiting,
             prompt_tokens: 0,
+            prefilled: 0,
+            cached_tokens: 0,
             generated: 0,
             since: now,
             delivered: now,
+            first_token: None,
         };
         let limit = app.config.max_queue;
         let ticket = app.registry.admit(&place, limit).map_err(|QueueFull(queued)| {
@@ -125,6 +130,7 @@ impl Running {
             asked_max,
             tokens: 0,
             stopped: false,
+            satisfied: false,
             warnings,
             receipt,
         })
@@ -168,6 +174,7 @@ impl Running {
         self.note(event.as_ref());
         match event {
             Some(Event::Finished(summary)) => {
+                self.finished(&summary);
                 self.close();
                 self.app.ran_in(summary.effective_mode);
                 let (tokens, seconds) = (summary.usage.completion_tokens, summary.timings.prefill + summary.timings.decode);
@@ -178,7 +185,7 @@ impl Running {
                 Ok(Event::Finished(summary))
             }
             Some(Event::Failed(error)) => {
-                self.fail();
+                self.fail(&error);
                 // What the client did wrong is in its reply; the operator hears of what went wrong here.
                 if matches!(error, EngineError::Compute(_) | EngineError::Stopped) {
                     tracing::warn!(route = self.route, %error, "generation failed");
@@ -189,7 +196,7 @@ impl Running {
             }
             Some(event) => Ok(event),
             None => {
-                self.fail();
+                self.fail(&EngineError::Stopped);
                 Err(EngineError::Stopped.into())
             }
         }
@@ -215,6 +222,7 @@ impl Running {
 
     /// Ends the generation at its next round: what was wanted of it is here. Its `Finished` still comes.
     pub(crate) fn enough(&mut self) {
+        self.satisfied = true;
         if let Some(generation) = &self.generation {
             generation.cancel();
         }
@@ -255,12 +263,20 @@ impl Running {
         ticket.update(|live| {
             live.delivered = Instant::now();
             match event {
-                Some(Event::Started { prompt_tokens, .. }) => {
+                Some(Event::Started {
+                    prompt_tokens,
+                    cached_tokens,
+                }) => {
                     live.phase = Phase::Prefilling;
                     live.prompt_tokens = *prompt_tokens;
+                    live.cached_tokens = *cached_tokens;
+                    live.prefilled = *cached_tokens;
                 }
+                Some(Event::Prefill { processed, .. }) => live.prefilled = *processed,
                 Some(Event::Delta(delta)) => {
                     live.phase = Phase::Generating;
+                    live.prefilled = live.prompt_tokens;
+                    live.first_token.get_or_insert_with(Instant::now);
                     live.generated += delta.tokens.len();
                 }
                 _ => {}
@@ -283,9 +299,29 @@ impl Running {
         self.ticket = None;
     }
 
-    fn fail(&mut self) {
-        if let Some(ticket) = &self.ticket {
-            ticket.failed();
+    fn finished(&mut self, summary: &Summary) {
+        let outcome = match summary.finish {
+            FinishReason::Cancelled if !self.satisfied => Ended::Cancelled,
+            FinishReason::Length => Ended::Length,
+            _ => Ended::Done,
+        };
+        let ending = Ending {
+            outcome,
+            receipt: Some(self.receipt.told(&summary.usage)),
+            prefill_rate: summary.timings.prefill_rate(&summary.usage),
+            decode_rate: Some(summary.timings.decode_rate(&summary.usage)).filter(|rate| *rate > 0.0),
+        };
+        if let Some(ticket) = &mut self.ticket {
+            ticket.ends(ending);
+        }
+    }
+
+    fn fail(&mut self, error: &EngineError) {
+        if let Some(ticket) = &mut self.ticket {
+            ticket.ends(match error {
+                EngineError::Cancelled => Ended::Cancelled,
+                error => Ended::Failed(error.to_string()),
+            });
         }
         self.close();
     }

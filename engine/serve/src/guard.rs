@@ -30,6 +30,7 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
     let started = Instant::now();
     let dialect = Dialect::of(request.uri().path());
     let method = request.method().clone();
+    let canonical = request.uri().path().to_owned();
     let path = request
         .extensions()
         .get::<OriginalPath>()
@@ -51,11 +52,24 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
         (Ok(()), _) => next.run(request).await,
     };
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        if is_worth_a_note(&canonical, error.status) {
+            let (id, client, status) = (&asker.request_id, &asker.client, error.status.as_u16());
+            app.registry
+                .refused(id, client, &format!("{method} {path}"), status, &error.message);
+        }
         response = render(&error, dialect, &asker.request_id, response.headers());
     }
     decorate(&mut response, cors, asked, &asker.request_id, dialect);
     log(&app, &method, &path, &response, &asker, started);
     response
+}
+
+/// What a person should see when a client does not work: what generates, and what is locked or not offered. Pages that
+/// probe and the app's own routes are not told.
+fn is_worth_a_note(path: &str, status: StatusCode) -> bool {
+    const GENERATES: [&str; 4] = ["/chat/completions", "/completions", "/messages", "/responses"];
+    let locked = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::NOT_IMPLEMENTED);
+    GENERATES.contains(&path) || (locked && !path.starts_with("/admin"))
 }
 
 /// Never bodies, never keys, never the query (some clients put keys there).

@@ -1,7 +1,7 @@
 //! What the server needs from the program around it: models by name, and word of the machine. The server itself owns no
 //! models; a program without a [`Host`] answers 501 where one is needed.
 
-use dspark_protocol::{LoadRequest, Mode, SpeculationOptions};
+use dspark_protocol::{LoadRequest, Mode, Snapshot, SpeculationOptions};
 use serde_json::Value;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +13,8 @@ pub struct LoadWish {
     pub model: String,
     /// A drafter's name or folder.
     pub drafter: Option<String>,
+    /// Bits that the drafter's matrices are packed to; 0 keeps them, `None` is the engine's choice.
+    pub drafter_bits: Option<u8>,
     pub mode: Mode,
     pub speculation: SpeculationOptions,
     /// Tokens; `None` takes the model's own maximum.
@@ -54,6 +56,21 @@ pub struct Serving {
     pub key: Option<String>,
 }
 
+/// This machine, as far as it is known; `null` where it is not. Source: `spec/http-api.md` §13.3.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Gauges {
+    pub chip: Value,
+    /// Of the whole machine, bytes; with its pressure.
+    pub memory: Value,
+    pub bandwidth: Value,
+    /// Tokens a second that plain decoding of the loaded model cannot exceed.
+    pub roofline: Value,
+    /// A calibrated plain step against memory bandwidth.
+    pub baseline: Value,
+    /// All of it in words.
+    pub verdict: Value,
+}
+
 /// The program around the server. Called from background threads; may block.
 pub trait Host: Send + Sync {
     /// Finds the model, fetching it if need be, and checks that it can be loaded before the present one is given up.
@@ -68,8 +85,8 @@ pub trait Host: Send + Sync {
     /// `{registry, installed, disk, model_dirs}`, what can be loaded and what could be had.
     fn models(&self) -> Value;
 
-    /// The chip and its memory; nothing is measured for it.
-    fn machine(&self) -> Value;
+    /// The machine, and how the loaded model fares on it; nothing is measured for it.
+    fn gauges(&self, snapshot: &Snapshot) -> Gauges;
 
     /// Whether everything on this machine is as it should be.
     fn doctor(&self) -> Value;

@@ -13,6 +13,7 @@
 //! | `dialect` | pure translators: body → request, events → body or chunks |
 //! | `reader` | text → reasoning, prose and calls, for every dialect |
 //! | `receipt` | what of a prompt was reused, and why not more |
+//! | `registry` | who asks for what now, and how it ended |
 //! | `host`, `admin` | what the program around the server gives; loading over HTTP |
 //! | `generate` | one generation's way from admission to its last event, for every dialect |
 //! | `sse` | frames, keep-alive, the bounded buffer towards a slow reader |
@@ -47,11 +48,14 @@ mod sse;
 mod state;
 #[cfg(test)]
 mod testing;
+mod told;
 
 pub use auth::{ApiKey, generate_key};
 pub use config::{ConfigError, ServeConfig, UsageChunk};
-pub use host::{Download, Host, HostError, LoadWish, Report, Serving};
+pub use host::{Download, Gauges, Host, HostError, LoadWish, Report, Serving};
 pub use net::{BindError, PortHolder, Server, ServerControl, check_ready_file, who_holds, write_ready_file};
-pub use registry::{ClientStats, LiveRequest, Phase};
+pub use receipt::{CacheReceipt, Difference};
+pub use registry::{Activity, ClientStats, EndedRequest, LiveRequest, Outcome, Phase};
 pub use routes::service;
 pub use state::App;
+pub use told::{Told, told};

@@ -4,6 +4,7 @@
 //! with the recent ones, turn by turn: a changed system prompt, a tool that came or went, an edited message.
 
 use dspark_protocol::{Message, Prompt, TemplateOptions, Usage};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::{
     collections::VecDeque,
@@ -21,6 +22,8 @@ const SHOWN: usize = 80;
 const SLACK: usize = 64;
 
 const OPTIONS: &str = "the template's options";
+/// A prompt without turns.
+const WHOLE: &str = "the prompt";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Part {
@@ -43,11 +46,26 @@ pub(crate) struct Receipt {
     differs: Option<Difference>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Difference {
-    label: String,
-    before: String,
-    now: String,
+/// The first text in which a prompt differs from the nearest one before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// `the system prompt`, `message 3 (user)`.
+    #[serde(rename = "in")]
+    pub label: String,
+    /// From the first differing character on.
+    pub before: String,
+    pub now: String,
+}
+
+/// What of a prompt was taken from the cache, and why not more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CacheReceipt {
+    /// Tokens.
+    pub reused: usize,
+    pub recomputed: usize,
+    pub why: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_difference: Option<Difference>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -152,11 +170,32 @@ impl Receipt {
         }
     }
 
+    /// All of an earlier prompt stands at its beginning. A short one that differs early has little to compute, and is not
+    /// the same for it.
+    fn goes_on(&self, cached_tokens: usize) -> bool {
+        match self.relation {
+            Relation::Continues | Relation::Repeats => true,
+            // A text that was written on.
+            Relation::Differs => self
+                .differs
+                .as_ref()
+                .is_some_and(|differs| differs.label == WHOLE && differs.before.is_empty()),
+            // It is no longer remembered; a template's head alone would be short.
+            Relation::New => cached_tokens > SLACK,
+        }
+    }
+
     /// `{reused, recomputed, why, first_difference?}`, in tokens and words.
     pub(crate) fn report(&self, usage: &Usage) -> Value {
+        json!(self.told(usage))
+    }
+
+    pub(crate) fn told(&self, usage: &Usage) -> CacheReceipt {
         let recomputed = usage.prompt_tokens.saturating_sub(usage.cached_tokens);
         let why = match self.relation {
-            _ if usage.cached_tokens > 0 && recomputed <= SLACK => "everything but the new turn was reused".to_owned(),
+            _ if self.goes_on(usage.cached_tokens) && usage.cached_tokens > 0 && recomputed <= SLACK => {
+                "everything but the new turn was reused".to_owned()
+            }
             Relation::New if usage.cached_tokens == 0 => "nothing like this prompt was answered before".to_owned(),
             Relation::New => "it shares its beginning with a conversation that was answered earlier".to_owned(),
             Relation::Continues if usage.cached_tokens > 0 => "the conversation goes on; what is new was computed".to_owned(),
@@ -170,19 +209,20 @@ impl Receipt {
                 None => "it differs from what came before".to_owned(),
             },
         };
-        let mut report = json!({"reused": usage.cached_tokens, "recomputed": recomputed, "why": why});
-        if let Some(Difference { label, before, now }) = &self.differs {
-            report["first_difference"] = json!({"in": label, "before": before, "now": now});
+        CacheReceipt {
+            reused: usage.cached_tokens,
+            recomputed,
+            why,
+            first_difference: self.differs.clone(),
         }
-        report
     }
 }
 
 /// A prompt in the order in which templates write it: tools, options, turns.
 fn parts(prompt: &Prompt) -> Parts {
     match prompt {
-        Prompt::Text(text) => vec![part("the prompt", text.as_str())],
-        Prompt::Tokens(ids) => vec![part("the prompt", format!("{ids:?}"))],
+        Prompt::Text(text) => vec![part(WHOLE, text.as_str())],
+        Prompt::Tokens(ids) => vec![part(WHOLE, format!("{ids:?}"))],
         Prompt::Chat { messages, options } => {
             let mut parts = vec![part("the tools", tools(options)), part(OPTIONS, flags(options))];
             parts.extend(messages.iter().enumerate().map(|(index, message)| turn(index, message)));
@@ -260,6 +300,26 @@ mod tests {
         assert_eq!(report["why"], "the system prompt is not what it was");
         assert_eq!(report["first_difference"]["now"], " cch=9f31c");
         assert_eq!(report["first_difference"]["before"], "");
+    }
+
+    #[test]
+    fn a_short_prompt_that_differs_says_so() {
+        let ledger = Ledger::default();
+        let talk = |time: &str| chat(vec![Message::system(format!("It is {time}. Be brief.")), Message::user("Hello")]);
+        ledger.compare(&talk("09:41"));
+        let report = ledger.compare(&talk("09:42")).report(&usage(41, 18));
+        assert_eq!(report["why"], "the system prompt is not what it was");
+        assert_eq!(report["first_difference"]["now"], "2. Be brief.");
+        // A template's head alone is no conversation.
+        let other = ledger.compare(&chat(vec![Message::user("x")])).report(&usage(49, 24));
+        assert_eq!(
+            other["why"],
+            "it shares its beginning with a conversation that was answered earlier"
+        );
+        // A text that is written on goes on.
+        ledger.compare(&Prompt::Text("once upon".into()));
+        let more = ledger.compare(&Prompt::Text("once upon a time".into())).report(&usage(40, 30));
+        assert_eq!(more["why"], "everything but the new turn was reused");
     }
 
     #[test]

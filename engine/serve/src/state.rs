@@ -3,7 +3,7 @@
 use crate::{
     ServeConfig,
     error::ApiError,
-    registry::{ClientStats, LiveRequest, Registry},
+    registry::{Activity, ClientStats, LiveRequest},
 };
 use dspark_protocol::{EngineHandle, EngineState, LoadStage, Mode, ModelInfo, Snapshot};
 use std::{
@@ -25,7 +25,7 @@ pub struct Shared {
     pub(crate) config: ServeConfig,
     /// Reachable from other machines.
     pub(crate) exposed: bool,
-    pub(crate) registry: Registry,
+    pub(crate) registry: Activity,
     /// Seconds since the Unix epoch.
     pub(crate) started: u64,
     /// Set once, when the server begins to stop: running generations end at their next round.
@@ -80,11 +80,22 @@ impl App {
 
     /// The same, with a program around it that can load models.
     pub fn with_host(config: ServeConfig, engine: EngineHandle, address: IpAddr, host: Option<Arc<dyn crate::Host>>) -> Self {
+        Self::going_on(config, engine, address, host, Activity::default())
+    }
+
+    /// The same, with what an earlier server of this program has seen.
+    pub(crate) fn going_on(
+        config: ServeConfig,
+        engine: EngineHandle,
+        address: IpAddr,
+        host: Option<Arc<dyn crate::Host>>,
+        registry: Activity,
+    ) -> Self {
         Self(Arc::new(Shared {
             engine,
             config,
             exposed: !address.is_loopback(),
-            registry: Registry::default(),
+            registry,
             started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             stopping: CancellationToken::new(),
             paused: AtomicBool::new(false),

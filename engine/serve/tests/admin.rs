@@ -5,8 +5,8 @@
 mod common;
 
 use common::{chat, engine, eventually, get, hi, read, request, send};
-use dspark_protocol::{LoadRequest, double::Script};
-use dspark_serve::{ApiKey, App, Download, Host, HostError, LoadWish, Report, ServeConfig, Serving};
+use dspark_protocol::{LoadRequest, Snapshot, double::Script};
+use dspark_serve::{ApiKey, App, Download, Gauges, Host, HostError, LoadWish, Report, ServeConfig, Serving};
 use serde_json::{Value, json};
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -48,8 +48,14 @@ impl Host for Shelf {
         json!({"installed": []})
     }
 
-    fn machine(&self) -> Value {
-        json!({"chip": {"name": "abacus"}})
+    fn gauges(&self, snapshot: &Snapshot) -> Gauges {
+        let loaded = snapshot.model.as_ref().map(|model| &model.name);
+        Gauges {
+            chip: json!({"name": "abacus"}),
+            memory: json!({"total_bytes": 1000, "available_bytes": 600, "pressure": "normal", "pressure_level": 1}),
+            verdict: json!({"level": "info", "headline": loaded}),
+            ..Gauges::default()
+        }
     }
 
     fn doctor(&self) -> Value {
@@ -275,6 +281,21 @@ async fn running_requests_are_listed_and_stopped_by_id() {
         (status, &reply["x_mlx_dspark"]["stop_reason_detail"]["type"]),
         (200, &json!("cancelled"))
     );
+    // Over, it is listed with the receipt of its reply; what was turned away with why.
+    assert_eq!(chat(&app, json!({"messages": []})).await.0, 400);
+    let (_, listed) = get(&app, "/admin/requests").await;
+    let (refused, stopped) = (&listed["recent"][0], &listed["recent"][1]);
+    assert_eq!((&listed["requests"], &stopped["request_id"]), (&json!([]), &json!(id)));
+    assert_eq!(
+        (&stopped["outcome"], &stopped["cache"]),
+        (&json!("cancelled"), &reply["x_mlx_dspark"]["cache"])
+    );
+    assert_eq!((&refused["outcome"], &refused["cache"]), (&json!("refused"), &Value::Null));
+    assert!(refused["error"].as_str().unwrap().contains("messages"), "{refused}");
+    assert_eq!(
+        (&listed["clients"][0]["requests"], &listed["clients"][0]["failed"]),
+        (&json!(1), &json!(1))
+    );
 }
 
 #[tokio::test]
@@ -349,12 +370,26 @@ async fn metrics_count_and_prometheus_reads_them() {
         (&machine["chip"]["name"], &machine["model"]["target"]),
         (&json!("abacus"), &json!("double"))
     );
+    for (at, system) in [("machine", &machine["memory"]), ("metrics", &metrics["system"])] {
+        assert_eq!(
+            (&system["total_bytes"], &system["pressure_level"]),
+            (&json!(1000), &json!(1)),
+            "{at}"
+        );
+        assert!(system["allocator"]["active_bytes"].is_u64(), "{at}: {system}");
+    }
+    assert_eq!(
+        (&metrics["verdict"]["headline"], &machine["verdict"]),
+        (&json!("double"), &metrics["verdict"])
+    );
+    assert_eq!(machine["guard"], metrics["memory_guard"]);
     for (path, headers) in [
         ("/metrics?format=prometheus", vec![]),
         ("/metrics", vec![("accept", "text/plain;version=0.0.4")]),
     ] {
         let text = common::text(send(&app, request("GET", path, &headers, "")).await).await;
         assert!(text.contains("\nmlx_dspark_completion_tokens_total 2\n"), "{text}");
+        assert!(text.contains("\nmlx_dspark_system_memory_available_bytes 600\n"), "{text}");
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         assert!(
             lines.clone().count() > 10 && lines.clone().all(|line| line.split(' ').count() == 2),

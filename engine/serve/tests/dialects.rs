@@ -468,3 +468,30 @@ async fn receipts_name_what_changed() {
     assert_eq!(cache["why"], "the system prompt is not what it was");
     assert_eq!(cache["first_difference"]["now"], " Today is Monday.");
 }
+
+/// A client that keeps a turn and asks again sends one whose last word is a call.
+#[tokio::test]
+async fn a_last_turn_of_calls_alone_is_answered() {
+    let (app, _) = saying("Go on.");
+    let function = json!({"name": "f", "arguments": "{}"});
+    for (path, body) in [
+        (
+            "/v1/chat/completions",
+            json!({"messages": [{"role": "user", "content": "hi"},
+                {"role": "assistant", "content": null, "tool_calls": [{"id": "c1", "type": "function", "function": function}]}]}),
+        ),
+        (
+            "/v1/messages",
+            json!({"max_tokens": 9, "messages": [{"role": "user", "content": "hi"},
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {}}]}]}),
+        ),
+        (
+            "/v1/responses",
+            json!({"input": [{"role": "user", "content": "hi"}, {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}]}),
+        ),
+    ] {
+        let (status, reply) = post(&app, path, &body).await;
+        assert_eq!(status, 200, "{path}: {reply}");
+        assert!(reply.to_string().contains("Go on."), "{path}: {reply}");
+    }
+}

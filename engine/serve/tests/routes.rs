@@ -5,7 +5,7 @@
 mod common;
 
 use axum::http::Response;
-use common::{app, chat, frames, get, hi, read, request, send, text};
+use common::{app, chat, frames, get, held, hi, read, request, send, text};
 use dspark_protocol::{EngineError, EngineState, LoadStage, Prompt, Role, Snapshot, double::Script};
 use dspark_serve::ServeConfig;
 use serde_json::{Value, json};
@@ -430,19 +430,6 @@ async fn a_generation_that_delivers_nothing_is_a_stall() {
     assert_eq!(running.await.unwrap().0, 200);
     let (status, health) = get(&app, "/health").await;
     assert_eq!((status, &health["status"]), (200, &json!("ok")));
-}
-
-/// A hand-held worker: states that the double does not pass through slowly enough to be seen.
-fn held(state: EngineState, change: impl FnOnce(&mut Snapshot)) -> (dspark_serve::App, dspark_protocol::Worker) {
-    let (engine, worker) = dspark_protocol::channel();
-    let mut snapshot = Snapshot {
-        state,
-        ..Snapshot::default()
-    };
-    change(&mut snapshot);
-    worker.snapshot.send_replace(Arc::new(snapshot));
-    let app = dspark_serve::App::new(ServeConfig::default(), engine, std::net::Ipv4Addr::LOCALHOST.into());
-    (app, worker)
 }
 
 #[tokio::test]

@@ -93,11 +93,24 @@ impl LoadError {
         }
     }
 
+    /// Code of the checkpoint's own would have to run. Source: `spec/cli.md` "Remote-code refusal".
+    fn is_refusal(&self) -> bool {
+        match self {
+            Self::OwnCode { .. } | Self::Pickle { .. } => true,
+            Self::UnsupportedModel { markers, .. } => !markers.is_empty(),
+            _ => false,
+        }
+    }
+
     /// In the words of the engine's door.
     pub fn into_engine(self, model: &str) -> EngineError {
         match self {
             Self::Cancelled => EngineError::Cancelled,
             Self::File { path, reason } => EngineError::File { path, reason },
+            ref refused if refused.is_refusal() => EngineError::Refused {
+                model: model.to_owned(),
+                reason: self.to_string(),
+            },
             other => EngineError::Load {
                 model: model.to_owned(),
                 reason: other.to_string(),

@@ -318,6 +318,7 @@ impl PrefixStore {
         let mut slots: Vec<&Slot> = self.slots.iter().collect();
         slots.sort_by_key(|slot| std::cmp::Reverse(slot.used));
         PrefixState {
+            limit: self.limit,
             slots: slots.into_iter().map(slot).collect(),
             disk: self.disk.as_ref().map(Disk::state),
             ..self.counts.clone()

@@ -10,8 +10,20 @@ use std::{ffi::c_char, panic::catch_unwind, slice};
 ///
 /// # Errors
 /// Here, or when the result is evaluated: more than one row, or logits that are not numbers.
-#[allow(unsafe_code)]
 pub fn draw(logits: &Array, shape: &Shape, u: f64) -> Result<Array, Exception> {
+    drawn(logits, shape, u, false)
+}
+
+/// The same for a guess, where logits that are not numbers are no error: they give id 0.
+///
+/// # Errors
+/// More than one row.
+pub fn draw_guess(logits: &Array, shape: &Shape, u: f64) -> Result<Array, Exception> {
+    drawn(logits, shape, u, true)
+}
+
+#[allow(unsafe_code)]
+fn drawn(logits: &Array, shape: &Shape, u: f64, guess: bool) -> Result<Array, Exception> {
     let vocab = logits.shape().last().copied().unwrap_or(0);
     if vocab <= 0 || logits.size() != vocab as usize || logits.dtype() != Dtype::Float32 {
         return Err(Exception::custom(format!(
@@ -27,6 +39,7 @@ pub fn draw(logits: &Array, shape: &Shape, u: f64) -> Result<Array, Exception> {
         i64::from(shape.top_p.to_bits()),
         i64::from(shape.top_k),
         i64::from(shape.min_p.to_bits()),
+        i64::from(guess),
     ];
     let inputs = [row.as_ptr()];
     let dims = [1, 1];
@@ -96,7 +109,10 @@ unsafe extern "C" fn kernel(
             min_p: f32::from_bits(params[4] as u32),
         };
         let u = f64::from_bits(params[0] as u64);
-        let token = shape::draw(logits, &shape, u).ok_or("the logits are not numbers, so no token can be drawn")?;
+        let token = match shape::draw(logits, &shape, u) {
+            None if params[5] == 0 => return Err("the logits are not numbers, so no token can be drawn"),
+            token => token.unwrap_or(0),
+        };
         // SAFETY: as above.
         unsafe { *out.data.cast::<u32>() = token };
         Ok(())

@@ -46,6 +46,25 @@ impl Place {
     }
 }
 
+/// The logits of `[.., T]` chosen tokens in their rows, `[.., T, V]`: `[.., T]` f32, lazily. One that is not a number
+/// tells of a row that is not of numbers, from which the best was chosen all the same.
+///
+/// # Errors
+/// When the shapes do not match.
+pub(crate) fn logits_of(chosen: &Array, rows: &Array) -> Result<Array, Exception> {
+    rows.take_along_axis(&chosen.expand_dims(-1)?, -1)?
+        .as_dtype(Dtype::Float32)?
+        .squeeze_axes(&[-1])
+}
+
+/// What is said when a target computes no numbers.
+pub(crate) fn not_numbers() -> Exception {
+    Exception::custom(
+        "the model's logits are not numbers, so no token can be chosen. Its weights are probably damaged, or too large for their \
+         number format. Download the model again, or load another quantization of it.",
+    )
+}
+
 /// Draws the tokens of one generation.
 #[derive(Debug, Clone)]
 pub struct Sampler {
@@ -158,12 +177,12 @@ impl Sampler {
     }
 
     /// A draft from a drafter's row, `[1, Vd]` logits, by the temperature and truncation of this request: `[1]` u32,
-    /// lazily. `position` is that of the generated token it guesses.
+    /// lazily. `position` is that of the generated token it guesses. A row that is not of numbers gives some id.
     pub fn draw_draft(&self, logits: &Array, position: u64) -> Result<Array, Exception> {
         let row = logits.as_dtype(Dtype::Float32)?;
         let id = match (&self.shape, self.place) {
             (None, _) => indexing::argmax_axis(&row, -1, false)?,
-            (Some(shape), Place::Host) => host::draw(&row, shape, rng::uniform(self.seed, position, self.draft_lane()))?,
+            (Some(shape), Place::Host) => host::draw_guess(&row, shape, rng::uniform(self.seed, position, self.draft_lane()))?,
             (Some(shape), Place::Device) => device::draw(&row, shape, rng::device_key(self.seed, position, self.draft_lane()))?,
         };
         id.reshape(&[1])

@@ -3,12 +3,12 @@
 
 use super::{
     companion::failed,
-    guess::read,
+    guess::{floats, read},
     round::{Outcome, committed},
 };
 use crate::{
     grammar,
-    sample::Sampler,
+    sample::{Sampler, logits_of, not_numbers},
     worker::step::{Sequence, ids},
 };
 use dspark_grammar::{Matcher, TreeMasks};
@@ -43,9 +43,14 @@ pub(super) fn run(
     let logits = output.logits.ok_or_else(|| Exception::custom("a verify gave no logits"))?;
     let mask = grammar::rows(masks.iter(), logits.dim(-1) as usize);
     let best = sampler.best(&logits, mask.as_ref())?;
-    eval([&best])?;
+    let own = logits_of(&best, &logits)?;
+    eval([&best, &own])?;
     let walk = greedy_tree(&tree, &read(&best)?);
     let path = kept_rows(&walk.nodes);
+    let own = floats(&own)?;
+    if path.iter().any(|&row| own[row].is_nan()) {
+        return Err(not_numbers());
+    }
     let kept: Vec<u32> = path.iter().map(|&row| rows[row]).collect();
     let accepted = walk.nodes.len();
     sequence.keep_path(&kept, rows.len(), &path, output.features)?;

@@ -65,14 +65,14 @@ impl Calibration {
             return Some(curves);
         }
         starting();
-        let (curves, steady) = match run(target, drafter, &schedule) {
-            Ok(measured) => measured,
+        let curves = match run(target, drafter, &schedule) {
+            Ok(curves) => curves,
             Err(error) => {
                 tracing::warn!(error = error.what(), "this machine could not be measured for speculation");
                 return None;
             }
         };
-        if !steady {
+        if curves.unsteady {
             tracing::info!("the machine was busy while it was measured for speculation: the next load measures again");
         } else if let Some(Err(error)) = file.map(|file| file.put(&key, &curves)) {
             tracing::warn!(%error, "calibration");
@@ -111,8 +111,7 @@ fn key(request: &LoadRequest, drafter: Option<&Drafter>, machine: &MachineInfo, 
     }
 }
 
-/// The curves, and whether the machine was steady meanwhile.
-fn run(target: &dyn Target, drafter: Option<&Drafter>, schedule: &Schedule) -> Result<(Curves, bool), Exception> {
+fn run(target: &dyn Target, drafter: Option<&Drafter>, schedule: &Schedule) -> Result<Curves, Exception> {
     let mut shallow = Bench::new(target, drafter, schedule.context)?;
     let mut deep: Option<Bench<'_>> = None;
     let ms = |took: Duration| took.as_secs_f64() * 1e3;
@@ -135,8 +134,8 @@ fn run(target: &dyn Target, drafter: Option<&Drafter>, schedule: &Schedule) -> R
     let again = (0..STEADY_TIMINGS)
         .map(|_| shallow.plain().map(ms))
         .collect::<Result<Vec<_>, _>>()?;
-    let steady = curves.verify.get(&1).is_some_and(|before| steady(*before, &again));
-    Ok((curves, steady))
+    curves.unsteady = !curves.verify.get(&1).is_some_and(|before| steady(*before, &again));
+    Ok(curves)
 }
 
 /// What a tree costs, times a chain of as many rows; an error where this target takes none.

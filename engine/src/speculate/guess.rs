@@ -11,7 +11,7 @@ use crate::{
 use mlx_rs::{
     Array, Dtype,
     error::Exception,
-    ops::concatenate,
+    ops::{concatenate, indexing::TryIndexOp},
     transforms::{async_eval, eval},
 };
 
@@ -78,11 +78,14 @@ impl Drafts {
         })
     }
 
-    /// Drafts drawn by the temperature and truncation of `sampler`; `position` is that of the first.
+    /// Drafts drawn by the temperature and truncation of `sampler`; `position` is that of the first. A `threshold` cuts
+    /// them as in [`Self::greedy`]: a confidence speaks of a draft by the tokens before it, so that where to cut does not
+    /// depend on what is cut off, and the distribution of the text is the same.
     pub(super) fn sampled(
         companion: &mut Companion<'_>,
         anchor: u32,
         cap: usize,
+        threshold: f32,
         sampler: &Sampler,
         position: u64,
     ) -> Result<Self, Exception> {
@@ -105,14 +108,23 @@ impl Drafts {
             });
         }
         let mut chain: Chain<'_> = drafter.chain(&anchor, cap, context).map_err(failed)?;
-        let (mut previous, mut tokens, mut rows) = (anchor, Vec::new(), Vec::new());
+        let (mut previous, mut tokens, mut rows, mut confidences) = (anchor, Vec::new(), Vec::new(), Vec::new());
         for at in 0..cap as u64 {
             let step = chain.step(&previous)?;
             previous = drafter.to_target(&sampler.draw_draft(&step.logits, position + at)?)?;
             tokens.push(previous.clone());
             rows.push(step.logits);
+            if threshold > 0.0 {
+                confidences.extend(step.confidence);
+            }
         }
-        let (tokens, rows) = (concatenate(&tokens, 0)?, concatenate(&rows, 0)?);
+        let (mut tokens, mut rows) = (concatenate(&tokens, 0)?, concatenate(&rows, 0)?);
+        if !confidences.is_empty() {
+            let confidence = concatenate(&confidences, 0)?;
+            eval([&tokens, &rows, &confidence])?;
+            let kept = dspark_speculate::confidence::keep(&floats(&confidence)?, threshold) as i32;
+            (tokens, rows) = (tokens.try_index(..kept)?, rows.try_index((..kept, ..))?);
+        }
         async_eval([&tokens, &rows])?;
         Ok(Self {
             tokens,
@@ -138,34 +150,45 @@ impl Drafts {
         }
     }
 
-    /// What each draft was drawn from, over the target's vocabulary; `None` where it was certain.
-    pub(super) fn distributions(&self, companion: Option<&Companion<'_>>, shape: &Shape) -> Result<Option<Vec<Distribution>>, Exception> {
-        match (&self.from, companion) {
+    /// What each of `tokens` was drawn from, over the target's vocabulary; `None` where all were certain. One from a row
+    /// that is not of numbers counts as certain, whatever it is: it does not depend on the target's own draw, which is all
+    /// that acceptance asks for.
+    pub(super) fn distributions(
+        &self,
+        tokens: &[u32],
+        companion: Option<&Companion<'_>>,
+        shape: &Shape,
+    ) -> Result<Option<Vec<Distribution>>, Exception> {
+        let of: Box<dyn Fn(usize) -> Option<Distribution>> = match (&self.from, companion) {
             (From::Rows(rows), Some(companion)) => {
                 let width = rows.dim(-1) as usize;
                 let rows = floats(rows)?;
                 let table = companion.drafter.target_table();
-                rows.chunks(width)
-                    .map(|row| {
-                        let q =
-                            Distribution::of_logits(row, shape).ok_or_else(|| Exception::custom("the drafter's logits are not numbers"))?;
-                        Ok(match &table {
-                            Some(table) => sorted(q.ids.iter().map(|&id| table[id as usize]).zip(q.p)),
-                            None => q,
-                        })
+                Box::new(move |at| {
+                    let q = Distribution::of_logits(&rows[at * width..][..width], shape)?;
+                    Some(match &table {
+                        Some(table) => sorted(q.ids.iter().map(|&id| table[id as usize]).zip(q.p)),
+                        None => q,
                     })
-                    .collect::<Result<Vec<_>, _>>()
-                    .map(Some)
+                })
             }
             (From::Candidates { ids, q }, _) => {
                 let width = ids.dim(-1) as usize;
                 let (ids, q) = (read(ids)?, floats(q)?);
-                let rows = ids.chunks(width).zip(q.chunks(width));
-                let of = |(ids, q): (&[u32], &[f32])| sorted(ids.iter().copied().zip(q.iter().map(|&q| f64::from(q))));
-                Ok(Some(rows.map(of).collect()))
+                Box::new(move |at| {
+                    let row = at * width..(at + 1) * width;
+                    let pairs = ids[row.clone()].iter().copied().zip(q[row].iter().map(|&q| f64::from(q)));
+                    Some(sorted(pairs)).filter(|q| !q.ids.is_empty())
+                })
             }
-            _ => Ok(None),
-        }
+            _ => return Ok(None),
+        };
+        let certain = |id: u32| Distribution {
+            ids: vec![id],
+            p: vec![1.0],
+        };
+        let rows = tokens.iter().enumerate();
+        Ok(Some(rows.map(|(at, &id)| of(at).unwrap_or_else(|| certain(id))).collect()))
     }
 }
 

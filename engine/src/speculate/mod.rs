@@ -31,11 +31,5 @@ use dspark_protocol::Mode;
 
 /// As people write it.
 pub fn name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Auto => "auto",
-        Mode::Baseline => "baseline",
-        Mode::Lookup => "lookup",
-        Mode::Dspark => "dspark",
-        Mode::Dflash => "dflash",
-    }
+    mode.name()
 }

@@ -55,6 +55,19 @@ impl Pair {
         }
     }
 
+    /// What to say of a pinned cap that asks for more drafts than a round can have.
+    pub(crate) fn cap_note(&self) -> Option<String> {
+        let Cap::Fixed(asked) = self.options.cap else {
+            return None;
+        };
+        let (who, most) = match (self.resolve(Mode::Auto).0, &self.drafter) {
+            (Mode::Dspark | Mode::Dflash, Some(drafter)) => (format!("`{}`", drafter.name), drafter.max_draft),
+            (Mode::Lookup, _) => ("repeated text".into(), LOOKUP_MOST),
+            _ => return None,
+        };
+        (asked > most).then(|| format!("{asked} drafts a round were asked for (`max_draft`), but {who} gives at most {most}: {most} it is"))
+    }
+
     /// What a request of this mode gets, and why where it is something else. Never `Auto`.
     pub(super) fn resolve(&self, mode: Mode) -> (Mode, Option<String>) {
         let own = self.class.map(mode_of);
@@ -143,7 +156,8 @@ impl Pair {
 
     /// What a verify of one row is measured at: milliseconds of a plain step at this depth.
     pub(super) fn plain_ms(&self, depth: usize) -> Option<f64> {
-        self.cost.as_ref().map(|cost| cost.round_ms(0, depth))
+        let cost = self.cost.as_ref().filter(|cost| !cost.curves().unsteady);
+        cost.map(|cost| cost.round_ms(0, depth))
     }
 
     /// What is shown of it between requests.
@@ -169,6 +183,7 @@ impl Pair {
                 _ => "off".into(),
             },
             acceptance: shown.map_or(0.0, Controller::acceptance),
+            rounds: shown.map_or(0, Controller::recorded),
             curves: self.cost.as_ref().map(|cost| cost.curves().clone()),
             predicted: shown.map(Controller::predicted).unwrap_or_default(),
         }

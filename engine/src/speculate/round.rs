@@ -4,13 +4,13 @@
 //! a few numbers. All others (temperature, penalties, log-probabilities) bring the rows to the host, where acceptance is
 //! the pure function of `dspark-speculate`.
 
-use super::guess::{Drafts, Guess, read};
+use super::guess::{Drafts, Guess, floats, read};
 use crate::{
     grammar::{self, failed},
     sample::{
-        Sampler,
+        Sampler, logits_of,
         logprobs::{self, Logprobs},
-        rng,
+        not_numbers, rng,
         shape::Distribution,
     },
     worker::step::{Sequence, ids},
@@ -69,7 +69,7 @@ pub(crate) fn run(
         Guess::Chain(cap) | Guess::Tree(cap) => {
             let companion = sequence.companion.as_mut().ok_or_else(missing)?;
             let drafts = match sampler.shape() {
-                Some(_) => Drafts::sampled(companion, anchor, *cap, sampler, position)?,
+                Some(_) => Drafts::sampled(companion, anchor, *cap, terms.confidence, sampler, position)?,
                 None => Drafts::greedy(companion, anchor, *cap, terms.confidence)?,
             };
             (drafts, Source::Draft)
@@ -94,9 +94,13 @@ pub(crate) fn run(
     let (tokens, accepted, next, logprobs) = if sampler.plainly_greedy() && terms.logprobs.is_none() {
         let mask = grammar::rows(masks.iter(), logits.dim(-1) as usize);
         let best = sampler.best(&logits, mask.as_ref())?;
-        eval([&best].into_iter().chain(drafts.arrays()))?;
+        let own = logits_of(&best, &logits)?;
+        eval([&best, &own].into_iter().chain(drafts.arrays()))?;
         let (tokens, best) = (drafts.read()?, read(&best)?);
         let accepted = accept::greedy(&tokens[..offered], &best);
+        if floats(&own)?[..=accepted].iter().any(|logit| logit.is_nan()) {
+            return Err(not_numbers());
+        }
         (tokens, accepted, best[accepted], None)
     } else {
         let rows = logits.as_dtype(Dtype::Float32)?;
@@ -157,7 +161,7 @@ impl Verified {
         Ok(Self {
             masks,
             vocab: rows.dim(-1) as usize,
-            rows: super::guess::floats(rows)?,
+            rows: floats(rows)?,
         })
     }
 
@@ -188,13 +192,12 @@ impl Verified {
         drafts: &Drafts,
         position: u64,
     ) -> Result<(usize, u32), Exception> {
-        let nan = || Exception::custom("the logits are not numbers, so no token can be drawn");
         let Some(shape) = sampler.shape().copied() else {
             // Row by row: penalties of a row count the drafts before it.
             let mut accepted = 0;
             let next = loop {
                 let row = self.weighed(accepted, sampler);
-                let best = best(&row).ok_or_else(nan)?;
+                let best = best(&row).ok_or_else(not_numbers)?;
                 if tokens.get(accepted) != Some(&best) {
                     break best;
                 }
@@ -208,7 +211,7 @@ impl Verified {
             let mut accepted = 0;
             let next = loop {
                 let row = self.weighed(accepted, sampler);
-                let token = sampler.draw_weighed(&row, position + accepted as u64)?.ok_or_else(nan)?;
+                let token = sampler.draw_weighed(&row, position + accepted as u64)?.ok_or_else(not_numbers)?;
                 if tokens.get(accepted) != Some(&token) {
                     break token;
                 }
@@ -218,7 +221,7 @@ impl Verified {
             tokens[..accepted].iter().for_each(|&token| sampler.retract(token));
             return Ok((accepted, next));
         }
-        let q = drafts.distributions(sequence.companion.as_ref(), &shape)?;
+        let q = drafts.distributions(tokens, sequence.companion.as_ref(), &shape)?;
         let seed = sampler.seed();
         let mut observed = 0;
         let outcome = accept::chain(
@@ -229,7 +232,7 @@ impl Verified {
                     sampler.observe(tokens[observed]);
                     observed += 1;
                 }
-                Distribution::of_logits(&self.weighed(row, sampler), &shape).ok_or_else(nan)
+                Distribution::of_logits(&self.weighed(row, sampler), &shape).ok_or_else(not_numbers)
             },
             |at, lane| rng::uniform(seed, position + at as u64, lane),
         );

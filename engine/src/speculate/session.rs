@@ -3,6 +3,7 @@
 use super::{guess::Guess, pair::Pair, round::Outcome};
 use dspark_protocol::{CapOrigin, Mode, Request, RoundRecord, RoundStats, Source, SpeculationOptions, SpeculationSummary, Timings};
 use dspark_speculate::{
+    calibration,
     controller::{self, Controller},
     lookup::Lookup,
 };
@@ -46,6 +47,8 @@ pub(crate) struct Session<'a> {
     passed: bool,
     /// Milliseconds and tokens of the rounds, for the decay.
     rounds: Vec<(f64, usize)>,
+    /// Milliseconds of the plain ones.
+    plain: Vec<f64>,
 }
 
 impl<'a> Session<'a> {
@@ -83,6 +86,7 @@ impl<'a> Session<'a> {
             index: 0,
             passed: false,
             rounds: Vec::new(),
+            plain: Vec::new(),
         }
     }
 
@@ -222,6 +226,9 @@ impl<'a> Session<'a> {
             source,
             ms: ms as f32,
         };
+        if self.index > 0 && outcome.drafted == 0 {
+            self.plain.push(ms);
+        }
         self.index += 1;
         self.stats.add(&record);
         self.rounds.push((ms, ids.len()));
@@ -249,7 +256,13 @@ impl<'a> Session<'a> {
         let decay = decay(&self.rounds);
         let rate = (generated > 1 && timings.decode > 0.0).then(|| (generated - 1) as f64 / timings.decode);
         let middle = self.depth.saturating_sub(generated / 2);
-        let multiple = rate.zip(self.pair.plain_ms(middle)).map(|(rate, plain)| rate * plain / 1e3);
+        // The reply's own plain steps tell better than the calibration what one costs here and now.
+        let own = (self.plain.len() >= OWN_PLAIN).then(|| calibration::median(&self.plain)).flatten();
+        let plain = own.or_else(|| self.pair.plain_ms(middle));
+        let multiple = rate
+            .zip(plain)
+            .map(|(rate, plain)| rate * plain / 1e3)
+            .filter(|multiple| self.stats.drafted > 0 && *multiple <= MOST_OVER_ROUND * self.stats.mean_accept_len().max(1.0));
         Told {
             mode: self.mode,
             reason,
@@ -266,6 +279,12 @@ impl<'a> Session<'a> {
         }
     }
 }
+
+/// Plain rounds of a reply that say what a plain step costs in it.
+const OWN_PLAIN: usize = 8;
+/// No round is faster than a plain step, so no reply can be faster, in times plain decoding, than it has tokens a round. More is a
+/// plain figure that no longer holds.
+const MOST_OVER_ROUND: f64 = 1.1;
 
 /// Rate of the last rounds over that of the first, leaving out the very first.
 fn decay(rounds: &[(f64, usize)]) -> Option<f64> {

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     drafters::Drafter,
     grammar::Held,
+    machine::swap_used,
     prefix::{self, Kept, Rung},
     sample::{Place, Sampler},
     speculate::Companion,
@@ -21,7 +22,7 @@ use crate::{
 };
 use dspark_grammar::Matcher;
 use dspark_protocol::{
-    EngineError, EngineState, Event, FinishReason, GenerateCommand, Mode, Result, Sampling, Summary, TextDelta, Timings, Usage,
+    EngineError, EngineState, Event, FinishReason, GenerateCommand, LastReply, Mode, Result, Sampling, Summary, TextDelta, Timings, Usage,
 };
 use mlx_rs::memory;
 use std::{
@@ -44,8 +45,9 @@ pub(super) fn generate(
     shop: &mut Shop,
     options: &Options,
 ) -> Event {
-    let started = Instant::now();
+    let (started, swap) = (Instant::now(), swap_used());
     shop.board.active = Some(active(command, false));
+    let warm = model.as_ref().is_some_and(|model| model.request.warm_up);
     let outcome = if gone(command) {
         Err(EngineError::Cancelled)
     } else {
@@ -56,13 +58,12 @@ pub(super) fn generate(
     let totals = &mut shop.board.now.totals;
     match outcome {
         Ok(summary) => {
-            totals.cancelled += u64::from(summary.finish == FinishReason::Cancelled);
-            totals.prompt_tokens += summary.usage.prompt_tokens as u64;
-            totals.cached_tokens += summary.usage.cached_tokens as u64;
-            totals.completion_tokens += summary.usage.completion_tokens as u64;
-            totals.decode_seconds += summary.timings.decode;
+            totals.add(&summary);
             if summary.usage.completion_tokens > 1 {
-                shop.board.now.last_decode_rate = Some(summary.timings.decode_rate(&summary.usage));
+                let growth = swap.zip(swap_used()).map(|(before, after)| after.saturating_sub(before));
+                let reply = last_reply(&summary, !warm && shop.board.now.last_reply.is_none(), growth);
+                shop.board.now.last_decode_rate = Some(reply.rate);
+                shop.board.now.last_reply = Some(reply);
             }
             Event::Finished(Box::new(summary))
         }
@@ -80,6 +81,18 @@ pub(super) fn generate(
             }
             Event::Failed(error)
         }
+    }
+}
+
+fn last_reply(summary: &Summary, cold: bool, swap_growth: Option<u64>) -> LastReply {
+    let speculation = summary.speculation.as_ref();
+    LastReply {
+        context: summary.usage.prompt_tokens + summary.usage.completion_tokens,
+        rate: summary.timings.decode_rate(&summary.usage),
+        accept: speculation.map(|_| summary.accept_len),
+        decay: speculation.and_then(|speculation| speculation.decay),
+        cold,
+        swap_growth,
     }
 }
 

@@ -146,6 +146,8 @@ impl Engine {
             chunks: options.chunks(),
         });
         released();
+        self.shop.board.now.last_decode_rate = None;
+        self.shop.board.now.last_reply = None;
         self.shop.board.forget_rounds();
         self.codec.store(Some(Arc::new(codec)));
         self.shop.board.now.model = Some(info.clone());
@@ -166,6 +168,7 @@ impl Engine {
         self.shop.board.now.model = None;
         self.shop.board.now.speculation = None;
         self.shop.board.now.last_decode_rate = None;
+        self.shop.board.now.last_reply = None;
         self.shop.board.forget_rounds();
         released();
     }
@@ -221,6 +224,7 @@ fn bring(
     let speculation = Pair::new(request, drafter, loaded.drafter_refused.take(), curves);
     let mut notes = loaded.facts.notes.clone();
     notes.extend(window_note(&loaded.facts, window, &shop.board.now));
+    notes.extend(speculation.cap_note());
     let info = ModelInfo {
         notes,
         name: request.name.clone(),

@@ -43,7 +43,7 @@ use dspark_protocol::{
 use dspark_text::Tails;
 use encode::Encoder;
 use inbox::{Inbox, Job};
-use mlx_rs::memory;
+use mlx_rs::{error::Exception, memory};
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -112,7 +112,7 @@ impl Engine {
             shop: Shop {
                 inbox: Inbox::new(worker.commands, options.queue_limit, runtime),
                 board: Board::new(worker.snapshot, worker.rounds, now, device),
-                pressure: PressureWatch::default(),
+                pressure: PressureWatch::new(options.pressure),
             },
             model: None,
             codec: worker.codec,
@@ -136,9 +136,12 @@ impl Engine {
                 if self.shop.inbox.finished() {
                     break;
                 }
-                if let Some(model) = &mut self.model {
-                    self.shop.relieve_pressure(&mut model.prefix);
-                    model.prefix.save(false);
+                match &mut self.model {
+                    Some(model) => {
+                        self.shop.relieve_pressure(&mut model.prefix);
+                        model.prefix.save(false);
+                    }
+                    None => self.shop.see_pressure(),
                 }
                 self.rest();
                 continue;
@@ -264,12 +267,11 @@ impl Engine {
         self.shop.board.enter(state);
     }
 
-    /// While nothing is held that could be given back, there is no reason to wake up.
+    /// While nothing is held that could be given back, and nobody waits for word that memory has recovered, there is no
+    /// reason to wake up.
     fn patience(&self) -> Option<std::time::Duration> {
-        self.model
-            .as_ref()
-            .is_some_and(|model| !model.prefix.is_empty())
-            .then_some(LOOK_EVERY)
+        let holds = self.model.as_ref().is_some_and(|model| !model.prefix.is_empty());
+        (holds || self.shop.pressure.guard().level != Pressure::Normal).then_some(LOOK_EVERY)
     }
 }
 
@@ -277,13 +279,32 @@ impl Shop {
     /// Gives memory back when the machine runs short: MLX's spare buffers first, then the kept prefixes. A look every
     /// few seconds. Source: `spec/caching-batching.md` §2.
     fn relieve_pressure(&mut self, prefix: &mut PrefixStore) {
-        let Some(level) = self.pressure.look() else { return };
+        let Some(level) = self.pressure.look() else {
+            self.board.now.guard = self.pressure.guard();
+            return;
+        };
+        let before = held();
         prefix.shed();
-        if level == Pressure::Critical && prefix.clear() {
+        let dropped = level == Pressure::Critical && prefix.clear();
+        if dropped {
             tracing::warn!("memory is critically short: the prompt caches were dropped");
         }
         let _ = memory::clear_cache();
+        self.pressure.shed(level, before, held(), dropped);
+        self.board.now.guard = self.pressure.guard();
     }
+
+    /// Where there is nothing to give back.
+    fn see_pressure(&mut self) {
+        let _ = self.pressure.look();
+        self.board.now.guard = self.pressure.guard();
+    }
+}
+
+/// Bytes that MLX holds, in use and spare.
+fn held() -> u64 {
+    let bytes = |counted: std::result::Result<usize, Exception>| counted.map_or(0, |bytes| bytes as u64);
+    bytes(memory::active_memory()) + bytes(memory::cache_memory())
 }
 
 /// What a panic said.

@@ -5,8 +5,9 @@ use crate::{
     grammar::{self, failed},
     prefix::Rung,
     sample::{
-        Sampler,
+        Sampler, logits_of,
         logprobs::{self, Logprobs},
+        not_numbers,
     },
     speculate::Companion,
     target::{Cache, Logits, Output, Rows, Target},
@@ -21,14 +22,21 @@ const RELEASE_EVERY: usize = 2048;
 pub(crate) struct Drawn {
     /// `[1, 1]` u32.
     token: Array,
+    /// `[1, 1]` f32: its own.
+    logit: Array,
     /// The raw f32 row it was drawn from, when log-probabilities are wanted.
     logits: Option<Array>,
 }
 
 impl Drawn {
     /// Waits for the device.
+    ///
+    /// # Errors
+    /// When a computation failed, or gave no numbers.
     pub(crate) fn read(&self) -> Result<u32, Exception> {
-        self.token.try_item_exact().map_err(|error| Exception::custom(error.to_string()))
+        let token = self.token.try_item_exact().map_err(|error| Exception::custom(error.to_string()))?;
+        let logit: f32 = self.logit.try_item_exact().map_err(|error| Exception::custom(error.to_string()))?;
+        if logit.is_nan() { Err(not_numbers()) } else { Ok(token) }
     }
 
     /// Of the token just read, with this many best alternatives.
@@ -211,12 +219,14 @@ impl<'a> Sequence<'a> {
             None => None,
         };
         let token = sampler.draw_masked(&logits, self.drawn, mask.as_ref())?;
+        let logit = logits_of(&token, &logits)?;
         self.drawn += 1;
         let drawn = Drawn {
             token,
+            logit,
             logits: self.keep_logits.then_some(logits),
         };
-        transforms::async_eval([&drawn.token].into_iter().chain(&drawn.logits))?;
+        transforms::async_eval([&drawn.token, &drawn.logit].into_iter().chain(&drawn.logits))?;
         Ok(drawn)
     }
 }

@@ -4,7 +4,7 @@
 
 mod support;
 
-use dspark_protocol::{EngineError, Message, Prompt, PromptCodec, TemplateOptions};
+use dspark_protocol::{EngineError, Message, Prompt, PromptCodec, TemplateOptions, ToolCall};
 use dspark_text::{TextError, Tokenizer};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -257,6 +257,24 @@ fn a_last_answer_is_continued_where_it_stopped() {
         .render_chat(&[Message::user("q"), Message::assistant("A ")], &options)
         .unwrap();
     assert!(text.ends_with("<|im_start|>assistant\nA "));
+}
+
+/// A turn that says nothing and only calls is a turn.
+#[test]
+fn a_last_turn_of_calls_alone_is_no_empty_prompt() {
+    let called = Message {
+        tool_calls: vec![ToolCall {
+            id: "c1".into(),
+            name: "f".into(),
+            arguments: json!({"x": 1}),
+        }],
+        ..Message::assistant("")
+    };
+    for name in FAMILIES {
+        let tokenizer = family(name);
+        let prompt = tokenizer.chat_prompt(&[Message::user("q"), called.clone()], &plain()).unwrap();
+        assert!(prompt.ids.len() > 2 && prompt.text.contains('q'), "{name}: {:?}", prompt.text);
+    }
 }
 
 #[test]

@@ -163,9 +163,15 @@ fn send_button(theme: &Theme, state: ComposerState, has_text: bool) -> IconButto
     button.side(32.0)
 }
 
-/// True when this frame's Enter in the field `id` means "send". The key is consumed then. Enter that ends or edits an
-/// IME composition never sends.
+/// True when this frame's Enter in the field `id` means "send". The key is consumed then, and what was typed after it waits
+/// for the next frame, when the sent text is gone. Enter that ends or edits an IME composition never sends.
 pub fn takes_send_key(ui: &Ui, id: egui::Id, send_key: SendKey) -> bool {
+    let later_id = id.with("typed after Enter");
+    if let Some(later) = ui.data_mut(|d| d.remove_temp::<Vec<Event>>(later_id)) {
+        ui.input_mut(|i| {
+            i.events.splice(..0, later);
+        });
+    }
     let composing_id = id.with("composing");
     let mut composing: bool = ui.data(|d| d.get_temp(composing_id)).unwrap_or(false);
     let mut touched = composing;
@@ -188,12 +194,29 @@ pub fn takes_send_key(ui: &Ui, id: egui::Id, send_key: SendKey) -> bool {
     if touched {
         return false;
     }
-    let modifiers = match send_key {
-        SendKey::Enter => Modifiers::NONE,
-        SendKey::CommandEnter => Modifiers::COMMAND,
+    // Each key has modifiers of its own: those of the frame are what was held at its end, which a fast chord is not.
+    let sends = |event: &Event| match event {
+        Event::Key {
+            key: Key::Enter,
+            pressed: true,
+            modifiers,
+            ..
+        } => match send_key {
+            SendKey::Enter => !(modifiers.shift || modifiers.alt),
+            SendKey::CommandEnter => modifiers.command && !modifiers.alt,
+        },
+        _ => false,
     };
-    ui.input_mut(|i| {
-        let plain = send_key == SendKey::CommandEnter || !(i.modifiers.shift || i.modifiers.alt);
-        plain && i.consume_key(modifiers, Key::Enter)
-    })
+    let later = ui.input_mut(|i| {
+        let at = i.events.iter().position(sends)?;
+        let later = i.events.split_off(at + 1);
+        i.events.pop();
+        Some(later)
+    });
+    let Some(later) = later else { return false };
+    if !later.is_empty() {
+        ui.data_mut(|d| d.insert_temp(later_id, later));
+        ui.ctx().request_repaint();
+    }
+    true
 }

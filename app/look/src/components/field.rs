@@ -25,6 +25,7 @@ pub struct TextField<'a> {
     id: Option<egui::Id>,
     focus: bool,
     mark: bool,
+    wrong: bool,
 }
 
 impl<'a> TextField<'a> {
@@ -43,6 +44,7 @@ impl<'a> TextField<'a> {
             id: None,
             focus: false,
             mark: false,
+            wrong: false,
         }
     }
 
@@ -72,6 +74,12 @@ impl<'a> TextField<'a> {
     /// What is wrong and what to do; the border turns `bad`.
     pub fn error(mut self, error: Option<&'a str>) -> Self {
         self.error = error;
+        self
+    }
+
+    /// The border of an error, without a line: what is wrong stands elsewhere.
+    pub fn wrong(mut self, wrong: bool) -> Self {
+        self.wrong = wrong;
         self
     }
 
@@ -106,10 +114,14 @@ impl<'a> TextField<'a> {
 }
 
 impl Widget for TextField<'_> {
-    fn ui(self, ui: &mut Ui) -> Response {
+    fn ui(mut self, ui: &mut Ui) -> Response {
+        // An error that comes or goes must not change who has the keyboard.
+        self.id.get_or_insert_with(|| ui.make_persistent_id(("text field", self.label)));
         if let Some(error) = self.error.map(str::to_owned) {
+            let width = self.width.min(ui.available_width());
+            let column = egui::Layout::top_down(egui::Align::Min);
             return ui
-                .vertical(|ui| {
+                .allocate_ui_with_layout(vec2(width, self.height), column, |ui| {
                     ui.spacing_mut().item_spacing.y = 4.0;
                     let response = self.show(ui);
                     field_error(ui, &error);
@@ -162,7 +174,7 @@ impl TextField<'_> {
             edit.cursor.set_char_range(Some(all));
             edit.store(ui.ctx(), response.id);
         }
-        let border = if self.error.is_some() {
+        let border = if self.error.is_some() || self.wrong {
             theme.bad
         } else if response.has_focus() {
             theme.t3

@@ -1,6 +1,6 @@
-//! Menus: the frame, its rows, and the two ways to open one.
+//! Menus: the frame, its rows, and the ways to open one.
 
-use egui::{Frame, Margin, Popup, RectAlign, Response, Role, Sense, Stroke, Ui, Widget, WidgetInfo, pos2, vec2};
+use egui::{Frame, Margin, Popup, PopupCloseBehavior, RectAlign, Response, Role, Sense, Stroke, Ui, Widget, WidgetInfo, pos2, vec2};
 
 use crate::{
     Icon, Theme, Type, paint,
@@ -169,6 +169,13 @@ pub fn context_menu<R>(response: &Response, add: impl FnOnce(&mut Ui) -> R) -> O
 pub fn menu_below<R>(response: &Response, width: f32, add: impl FnOnce(&mut Ui) -> R) -> Option<R> {
     let theme = Theme::of_ctx(&response.ctx);
     open(Popup::menu(response).align(RectAlign::BOTTOM_END).gap(4.0), theme, width, add)
+}
+
+/// A menu under a button that stays open while several of its rows are chosen.
+pub fn choices_below<R>(response: &Response, width: f32, add: impl FnOnce(&mut Ui) -> R) -> Option<R> {
+    let theme = Theme::of_ctx(&response.ctx);
+    let popup = Popup::menu(response).align(RectAlign::BOTTOM_END).gap(4.0);
+    open(popup.close_behavior(PopupCloseBehavior::CloseOnClickOutside), theme, width, add)
 }
 
 /// Menu over a button, for controls at the foot of the window.

@@ -35,7 +35,7 @@ pub use composer::{Composer, ComposerResponse, ComposerState, SendKey, takes_sen
 pub use field::{TextField, field_error, select};
 pub use header::{column, header};
 pub use memory::{MemoryPart, memory_bar, memory_legend};
-pub use menu::{MenuItem, context_menu, menu_above, menu_below, menu_frame, menu_separator};
+pub use menu::{MenuItem, choices_below, context_menu, menu_above, menu_below, menu_frame, menu_separator};
 pub use message::{
     BLOCK_GAP, REPLY_GAP, ReasoningHead, TURN_GAP, Tile, actions_row, fold, reasoning, stream_caret, turn_tiles, user_message,
 };

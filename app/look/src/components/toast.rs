@@ -218,7 +218,10 @@ fn toast_card(ui: &mut Ui, toast: &Toast, width: f32, id: Id) -> Outcome {
                 .icon
                 .paint(ui.painter(), mark.center(), crate::icon::size::LARGE, toast.tone.ink(theme));
             let words = toast.action.as_ref().map(|(_, words)| words.as_str());
-            let button = words.map_or(34.0, |w| Type::SMALL_CONTROL.galley(ui, w, theme.t1).size().x + 32.0);
+            // What stays until it is closed must be closable, whatever else it offers.
+            let closes = toast.sticky || words.is_none();
+            let cross = if closes { 34.0 } else { 0.0 };
+            let button = cross + words.map_or(0.0, |w| Type::SMALL_CONTROL.galley(ui, w, theme.t1).size().x + 32.0);
             ui.vertical(|ui| {
                 ui.spacing_mut().item_spacing.y = 0.0;
                 ui.set_width(ui.available_width() - button);
@@ -233,6 +236,8 @@ fn toast_card(ui: &mut Ui, toast: &Toast, width: f32, id: Id) -> Outcome {
                     if ui.add(Button::secondary(words).small()).clicked() {
                         outcome = Outcome::Action;
                     }
+                }
+                if !closes {
                     return;
                 }
                 // Optically at the card's corner; a child of its own, so that the card does not grow.

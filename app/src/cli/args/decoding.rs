@@ -39,7 +39,7 @@ pub(in crate::cli) struct EngineArgs {
     #[arg(long, value_name = "NAME|FOLDER")]
     pub(in crate::cli) model: Option<String>,
     /// Context window in tokens (the model's own maximum if left out).
-    #[arg(long, value_name = "TOKENS", value_parser = at_least_one())]
+    #[arg(long, value_name = "TOKENS", value_parser = at_least_one)]
     pub(in crate::cli) context_window: Option<usize>,
     /// Accepted for old scripts: checkpoints' own Python is never run.
     #[arg(long, env = "MLX_DSPARK_TRUST_REMOTE_CODE", value_parser = clap::builder::FalseyValueParser::new())]

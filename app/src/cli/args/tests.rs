@@ -5,12 +5,12 @@ use dspark_protocol::{Mode, TreeSetting};
 
 fn parse(words: &[&str]) -> Result<Arguments, clap::Error> {
     let words = ["mlx-dspark"].iter().chain(words).map(OsString::from);
-    Arguments::try_parse_from(with_default_command(words))
+    super::parse(with_default_command(words))
 }
 
 #[test]
 fn the_grammar_holds() {
-    Arguments::command().debug_assert();
+    negatives(Arguments::command()).debug_assert();
 }
 
 #[test]
@@ -49,6 +49,35 @@ fn numbers_out_of_range_are_refused_by_name() {
     let error = parse(&["generate", "--top-k", "4294967296"]).unwrap_err();
     assert!(error.to_string().contains("4294967295"), "{error}");
     assert!(parse(&["generate", "--seed", "18446744073709551615"]).is_ok());
+}
+
+/// Every flag that takes a number says what it may be, whichever command it is of.
+#[test]
+fn negative_numbers_are_told_what_they_may_be() {
+    for (command, flag) in [
+        ("generate", "--max-new-tokens"),
+        ("generate", "--context-window"),
+        ("generate", "--logprobs"),
+        ("generate", "--drafter-bits"),
+        ("serve", "--port"),
+        ("serve", "--max-queue"),
+        ("serve", "--default-max-tokens"),
+        ("serve", "--max-tokens-cap"),
+        ("serve", "--default-top-k"),
+        ("serve", "--default-top-p"),
+        ("serve", "--prompt-cache-gb"),
+        ("probe", "--max-new-tokens"),
+        ("probe", "--max-draft"),
+        ("benchmark", "--trials"),
+    ] {
+        let error = parse(&[command, flag, "-5"]).unwrap_err();
+        assert_eq!(error.kind(), clap::error::ErrorKind::ValueValidation, "{command} {flag}: {error}");
+        let text = error.to_string();
+        let says = ["must be", "is not in"].iter().any(|words| text.contains(words));
+        assert!(text.contains(flag) && says, "{text}");
+    }
+    // A penalty may be negative.
+    assert!(parse(&["generate", "--presence-penalty", "-0.5"]).is_ok());
 }
 
 fn wish(words: &[&str]) -> Result<Wish, clap::Error> {

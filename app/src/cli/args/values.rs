@@ -18,8 +18,11 @@ pub(in crate::cli) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
         .ok_or_else(|| format!("must be a whole number from 0 to {}", u64::MAX >> (64 - 8 * size_of::<T>())))
 }
 
-pub(in crate::cli) fn at_least_one() -> clap::builder::RangedU64ValueParser<usize> {
-    clap::builder::RangedU64ValueParser::new().range(1..)
+pub(in crate::cli) fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|value| *value > 0)
+        .ok_or_else(|| "must be a whole number of at least 1".into())
 }
 
 pub(in crate::cli) fn temperature(text: &str) -> Result<f32, String> {

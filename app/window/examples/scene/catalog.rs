@@ -1,7 +1,7 @@
 use dspark_protocol::MachineInfo;
 use dspark_window::bridge::{
     Catalog, Check, Disk, Drafter, FetchError, FetchProgress, Fit, FitAt, FitLevel, Kind, Leftover, Listed, MachineSource, ModelEntry,
-    Offer, Pace, Part, Reading, ServerConfig, ServerControl, ServerFailure, Survey, Trouble,
+    Offer, Pace, Part, Reading, Survey, Trouble,
 };
 use dspark_window::machine::roofline::Footprint;
 use std::{
@@ -400,16 +400,6 @@ impl Catalog for ScriptedCatalog {
     fn discard(&self, _: &str) -> Result<u64, String> {
         Ok(3_100_000_000)
     }
-}
-
-pub struct ScriptedServer;
-
-impl ServerControl for ScriptedServer {
-    fn start(&self, config: &ServerConfig) -> Result<String, ServerFailure> {
-        Ok(format!("http://127.0.0.1:{}", config.port))
-    }
-
-    fn stop(&self) {}
 }
 
 pub struct ScriptedMachine;

@@ -3,6 +3,8 @@ use std::{error::Error, path::Path};
 
 /// The chat that the pictures show; it is the newest.
 pub const FIRST: i64 = 9;
+/// The one of 200,000 tokens, by four characters a token.
+pub const LONG: i64 = 20_000;
 /// Bytes of the reply after which the picture is taken.
 pub const PAUSE_AT: usize = ANSWER.len() - 46;
 
@@ -149,5 +151,44 @@ pub fn write(data: &Path) -> Result<(), Box<dyn Error + Send + Sync>> {
         let at = if *days == 0 { now() - 1000 } else { noon } + index as i64;
         db.execute("UPDATE session SET updated_at = ? WHERE id = ?", (at, index as i64 + 1))?;
     }
+    Ok(())
+}
+
+/// A long chat, and ten thousand short ones of the last three years.
+pub fn write_many(data: &Path) -> Result<(), Box<dyn Error + Send + Sync>> {
+    const DAY: i64 = 86_400_000;
+    let store = Store::open(data)?.store;
+    let mut id = 100_000;
+    let mut add = |session: i64, parent: Option<i64>, role: Role, text: String| {
+        id += 1;
+        store.insert_message(Message {
+            id,
+            session,
+            parent,
+            role,
+            text,
+            state: MessageState::Done,
+            meta: Meta::default(),
+            created_at: now(),
+            active_child: None,
+        });
+        Some(id)
+    };
+    for session in 0..10_000 {
+        let (title, _) = OTHERS[session as usize % OTHERS.len()];
+        store.insert_session_at(100 + session, format!("{title} {session}"), now() - session * 3 * DAY / 28);
+        let asked = add(100 + session, None, Role::User, format!("{title}, once more ({session})?"));
+        add(100 + session, asked, Role::Assistant, ANSWER.into());
+    }
+    store.insert_session(LONG, "A long chat");
+    let (mut parent, mut characters) = (None, 0);
+    while characters < 800_000 {
+        for (role, text) in [(Role::User, QUESTION.to_owned()), (Role::Assistant, [PLAY, ANSWER].join("\n\n"))] {
+            characters += text.len();
+            parent = add(LONG, parent, role, text);
+        }
+    }
+    store.flush()?;
+    store.close();
     Ok(())
 }

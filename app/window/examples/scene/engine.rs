@@ -280,7 +280,10 @@ impl Play {
             }
         }
         let begin = Instant::now();
-        let state = self.actor.pair.state();
+        let asked_plain = command.request.mode == Mode::Baseline;
+        let state = if asked_plain { plain() } else { self.actor.pair.state() };
+        // What drafts are worth on this machine.
+        let speed = if asked_plain { self.actor.rate / 2.6 } else { self.actor.rate };
         let mut rounds = Rounds::new(&state);
         let mut stats = RoundStats::default();
         let mut words = answer.split_inclusive(' ').peekable();
@@ -298,7 +301,12 @@ impl Play {
                 break;
             }
             let mut delta = TextDelta::default();
-            for source in round.sources() {
+            let left = command.request.max_tokens.saturating_sub(tokens as usize);
+            if left == 0 {
+                finish = FinishReason::Length;
+                break;
+            }
+            for source in round.sources().take(left) {
                 let Some(word) = words.next() else { break };
                 tokens += 1;
                 sent += word.len();
@@ -325,7 +333,7 @@ impl Play {
             if self.actor.rate > 0.0 {
                 self.now.context_tokens = 726 + tokens as usize;
                 self.publish(EngineState::Generating { tokens_per_sec: rate });
-                let due = Duration::from_secs_f64(f64::from(tokens) / self.actor.rate);
+                let due = Duration::from_secs_f64(f64::from(tokens) / speed);
                 thread::sleep(due.saturating_sub(begin.elapsed()));
             }
         }
@@ -360,7 +368,11 @@ impl Play {
             }),
             seed: Some(7),
             warnings: Vec::new(),
-            token_ids: Vec::new(),
+            token_ids: if command.request.return_token_ids {
+                (1..=tokens).collect()
+            } else {
+                Vec::new()
+            },
         })));
         self.publish(EngineState::Ready);
     }
@@ -413,6 +425,7 @@ impl Pair {
             cap_origin: CapOrigin::Derived,
             tree: "off".into(),
             acceptance: 0.70,
+            rounds: 96,
             predicted: rates(&curves, 0.70),
             curves: Some(curves),
         };

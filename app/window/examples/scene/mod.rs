@@ -1,11 +1,14 @@
 //! Scripted content: an engine, models, a server and chats that look like a day's work.
 #![allow(dead_code, unused_imports, unreachable_pub, clippy::format_collect)]
 
+mod agents;
 mod catalog;
 mod chats;
 mod engine;
+pub mod race;
 
-pub use catalog::{ScriptedCatalog, ScriptedMachine, ScriptedServer};
+pub use agents::{Desk, ended, live, totals};
+pub use catalog::{ScriptedCatalog, ScriptedMachine};
 pub use engine::{Actor, Pair};
 
 use dspark_protocol::EngineHandle;
@@ -13,8 +16,8 @@ use dspark_window::{
     bridge::Offer,
     settings::{Settings, ThemeChoice},
     state::{
-        Asker, ChatMsg, Choice, DecodingMsg, FirstRunMsg, HubMsg, Known, LabMsg, LabView, MachineMsg, Measured, ModelsMsg, ModelsTab, Msg,
-        PaletteMsg, Reply, Screen, SettingsMsg, SettingsPage, ShelfMsg, Used,
+        AgentsMsg, AgentsView, Asker, BenchMsg, ChatMsg, Choice, DecodingMsg, FirstRunMsg, HubMsg, Known, LabMsg, LabView, MachineMsg,
+        Measured, ModelsMsg, ModelsTab, Msg, PaletteMsg, RaceMsg, Reply, Screen, SettingsMsg, SettingsPage, ShelfMsg, Used,
     },
 };
 use std::{error::Error, path::Path};
@@ -66,6 +69,36 @@ pub enum Scene {
     MachineEmpty,
     /// The Lab before there is a model.
     LabNoModel,
+    /// In the middle of a replay.
+    Race,
+    /// Four lanes at the end of theirs.
+    RaceFour,
+    /// A lane that is being run.
+    RaceRunning,
+    /// Races of other days.
+    RaceEarlier,
+    RaceEmpty,
+    /// Two benchmarks of the pair, one beside the other.
+    Benchmark,
+    BenchmarkEmpty,
+    /// Programs in every state.
+    Agents,
+    /// What would be written for one of them.
+    AgentsChange,
+    /// The same after somebody else has changed the file.
+    AgentsChanged,
+    /// How to set one up by hand.
+    AgentsSteps,
+    /// The same with the server off and nothing installed.
+    AgentsOff,
+    /// Requests of other programs.
+    Connections,
+    /// Before the first one.
+    ConnectionsEmpty,
+    /// A long reply at 400 tokens a second.
+    Stream,
+    /// The same at the end of a chat of 200,000 tokens, beside ten thousand others.
+    Heavy,
 }
 
 impl Scene {
@@ -97,6 +130,22 @@ impl Scene {
             "machine" => Self::Machine,
             "machine-empty" => Self::MachineEmpty,
             "lab-no-model" => Self::LabNoModel,
+            "race" => Self::Race,
+            "race-four" => Self::RaceFour,
+            "race-running" => Self::RaceRunning,
+            "race-earlier" => Self::RaceEarlier,
+            "race-empty" => Self::RaceEmpty,
+            "benchmark" => Self::Benchmark,
+            "benchmark-empty" => Self::BenchmarkEmpty,
+            "agents" => Self::Agents,
+            "agents-change" => Self::AgentsChange,
+            "agents-changed" => Self::AgentsChanged,
+            "agents-steps" => Self::AgentsSteps,
+            "agents-off" => Self::AgentsOff,
+            "connections" => Self::Connections,
+            "connections-empty" => Self::ConnectionsEmpty,
+            "stream" => Self::Stream,
+            "heavy" => Self::Heavy,
             _ => return None,
         })
     }
@@ -112,7 +161,11 @@ impl Scene {
         };
         settings.general.load_last_model = false;
         settings.chat.show_sources = matches!(self, Self::Chat | Self::Reply);
+        settings.server.enabled = self != Self::AgentsOff;
         settings.save(&data.join("settings.toml"))?;
+        if matches!(self, Self::Agents | Self::AgentsChange | Self::AgentsChanged | Self::AgentsSteps) {
+            agents::install(data)?;
+        }
         let fresh = [
             Self::FirstRun,
             Self::FirstRunCheck,
@@ -122,6 +175,9 @@ impl Scene {
         ];
         if !fresh.contains(&self) {
             chats::write(data)?;
+        }
+        if self == Self::Heavy {
+            chats::write_many(data)?;
         }
         Ok(())
     }
@@ -145,8 +201,21 @@ impl Scene {
                 think: true,
                 ..Actor::default()
             },
+            // Held in the middle of the first reply, which another program has asked for.
+            Self::Connections => return agents::busy(),
+            Self::Stream | Self::Heavy => Actor {
+                answer: chats::PLAY.repeat(100),
+                rate: 400.0,
+                ..Actor::default()
+            },
             Self::Live | Self::Curves => Actor {
                 past: 400,
+                ..Actor::default()
+            },
+            Self::RaceRunning => Actor {
+                pause_at: Some(190),
+                answer: race::CODE.into(),
+                rate: 0.0,
                 ..Actor::default()
             },
             Self::LiveParked | Self::CurvesParked => Actor {
@@ -168,6 +237,34 @@ impl Scene {
         actor.start()
     }
 
+    /// It shows other programs.
+    pub fn of_agents(self) -> bool {
+        matches!(
+            self,
+            Self::Agents
+                | Self::AgentsChange
+                | Self::AgentsChanged
+                | Self::AgentsSteps
+                | Self::AgentsOff
+                | Self::Connections
+                | Self::ConnectionsEmpty
+        )
+    }
+
+    /// The server, and who has asked it.
+    pub fn server(self) -> Desk {
+        match self {
+            Self::Connections => Desk::busy(),
+            Self::Agents | Self::AgentsChange | Self::AgentsChanged | Self::AgentsSteps => Desk::used(),
+            _ => Desk::default(),
+        }
+    }
+
+    /// Where programs keep their settings here.
+    pub fn places(data: &Path) -> dspark_agents::Places {
+        agents::places(data)
+    }
+
     /// What a person would have done to get here.
     pub fn opening(self) -> Vec<Msg> {
         match self {
@@ -181,7 +278,8 @@ impl Scene {
                     Msg::Models(ModelsMsg::Start),
                 ]
             }
-            Self::Chat => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Chat(ChatMsg::RegenerateLast)],
+            Self::Chat | Self::Stream => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Chat(ChatMsg::RegenerateLast)],
+            Self::Heavy => vec![Msg::Chat(ChatMsg::Open(chats::LONG)), Msg::Chat(ChatMsg::RegenerateLast)],
             Self::Reply => vec![Msg::Chat(ChatMsg::Open(chats::FIRST))],
             Self::Models => {
                 let mut messages = models();
@@ -249,6 +347,26 @@ impl Scene {
                 vec![asked(900, "opencode", 1840), asked(901, "Chat", 726), Msg::Show(Screen::Lab)]
             }
             Self::Curves | Self::CurvesParked | Self::CurvesEmpty => vec![Msg::Show(Screen::Lab), Msg::Lab(LabMsg::View(LabView::Curves))],
+            Self::Race | Self::RaceFour | Self::RaceRunning | Self::RaceEarlier | Self::RaceEmpty => {
+                let mut opening = vec![Msg::Lab(LabMsg::View(LabView::Race)), Msg::Show(Screen::Lab)];
+                let prompt = RaceMsg::Prompt(race::PROMPT.into());
+                opening.push(prompt.into());
+                let then: Vec<RaceMsg> = match self {
+                    Self::Race => vec![RaceMsg::Show(race::two().into()), RaceMsg::Pause, RaceMsg::Seek(3.37)],
+                    Self::RaceFour => vec![RaceMsg::Show(race::four().into()), RaceMsg::Skip],
+                    Self::RaceRunning => vec![RaceMsg::Start],
+                    Self::RaceEarlier => vec![RaceMsg::Known(vec![race::four(), race::two()])],
+                    _ => Vec::new(),
+                };
+                opening.extend(then.into_iter().map(Msg::from));
+                opening
+            }
+            Self::Benchmark => vec![
+                Msg::Lab(LabMsg::View(LabView::Benchmark)),
+                Msg::Show(Screen::Lab),
+                BenchMsg::Known(race::benches()).into(),
+            ],
+            Self::BenchmarkEmpty => vec![Msg::Lab(LabMsg::View(LabView::Benchmark)), Msg::Show(Screen::Lab)],
             Self::Palette => vec![
                 Msg::Chat(ChatMsg::Open(chats::FIRST)),
                 Msg::Palette(PaletteMsg::Open(true)),
@@ -265,6 +383,14 @@ impl Scene {
                     Msg::Show(Screen::Settings),
                     Msg::Decoding(DecodingMsg::Edit(Box::new(edited))),
                 ]
+            }
+            Self::Agents | Self::AgentsOff => vec![Msg::Show(Screen::Agents)],
+            Self::AgentsChange => vec![Msg::Show(Screen::Agents), AgentsMsg::Change("codex").into()],
+            Self::AgentsChanged => vec![Msg::Show(Screen::Agents), AgentsMsg::Undo("crush").into()],
+            Self::AgentsSteps => vec![Msg::Show(Screen::Agents), AgentsMsg::Steps("cline").into()],
+            Self::Connections | Self::ConnectionsEmpty => {
+                let view = AgentsMsg::View(AgentsView::Connections).into();
+                vec![view, AgentsMsg::Unfold("req_5d1".into()).into(), Msg::Show(Screen::Agents)]
             }
             Self::Picker => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Models(ModelsMsg::Picker(true))],
         }

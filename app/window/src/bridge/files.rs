@@ -4,11 +4,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Writes `text` to a file of this name that did not exist: `name 2.md` beside an older `name.md`.
+/// Writes `content` to a file of this name that did not exist: `name 2.md` beside an older `name.md`.
 ///
 /// # Errors
 /// In words, when the folder cannot be written to.
-pub(super) fn save_new(folder: &Path, name: &str, text: &str) -> Result<PathBuf, String> {
+pub(super) fn save_new(folder: &Path, name: &str, content: &[u8]) -> Result<PathBuf, String> {
     let (stem, ending) = name
         .rsplit_once('.')
         .map_or((name, String::new()), |(stem, ending)| (stem, format!(".{ending}")));
@@ -21,7 +21,7 @@ pub(super) fn save_new(folder: &Path, name: &str, text: &str) -> Result<PathBuf,
         let path = folder.join(name);
         match File::create_new(&path) {
             Ok(mut file) => {
-                return match file.write_all(text.as_bytes()) {
+                return match file.write_all(content) {
                     Ok(()) => Ok(path),
                     Err(error) => Err(format!(
                         "`{}` cannot be written: {error}. Free some space and try again.",
@@ -44,6 +44,13 @@ pub(super) fn save_new(folder: &Path, name: &str, text: &str) -> Result<PathBuf,
     ))
 }
 
+/// Where a person looks for what was saved: Downloads, else Documents, else home.
+pub(super) fn for_saving() -> Option<PathBuf> {
+    let home = std::env::home_dir()?;
+    let places = [home.join("Downloads"), home.join("Documents"), home];
+    places.into_iter().find(|folder| folder.is_dir())
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -52,14 +59,14 @@ mod tests {
     #[test]
     fn an_older_file_is_never_overwritten() {
         let folder = tempfile::tempdir().unwrap();
-        let first = save_new(folder.path(), "chat.md", "one").unwrap();
-        let second = save_new(folder.path(), "chat.md", "two").unwrap();
+        let first = save_new(folder.path(), "chat.md", b"one").unwrap();
+        let second = save_new(folder.path(), "chat.md", b"two").unwrap();
         assert_eq!(second.file_name().unwrap(), "chat 2.md");
         assert_eq!(
             (std::fs::read_to_string(first).unwrap(), std::fs::read_to_string(second).unwrap()),
             ("one".into(), "two".into())
         );
-        let refused = save_new(&folder.path().join("gone"), "chat.md", "x").unwrap_err();
+        let refused = save_new(&folder.path().join("gone"), "chat.md", b"x").unwrap_err();
         assert!(refused.contains("cannot be made"), "{refused}");
     }
 }

@@ -1,6 +1,9 @@
 //! Between the state and the world: carries effects out on other threads and sends back messages. Every call here
 //! returns at once.
 
+mod agents;
+mod compare;
+mod connections;
 mod files;
 mod inbox;
 pub mod intake;
@@ -8,7 +11,9 @@ mod keeper;
 mod latest;
 mod seams;
 mod shelf;
+mod watch;
 
+pub use connections::{Activity, CallEnd, CallState, ClientTotals, Difference, EndedCall, LiveCall, Receipt, dialect};
 pub use inbox::{FRAME, Inbox};
 pub use seams::{MachineSource, NoMachine, NoServer, Reading, ServerConfig, ServerControl, ServerFailure};
 pub use shelf::{
@@ -22,7 +27,9 @@ use crate::{
         Asker, ChatMsg, Effect, FilesMsg, FirstRunMsg, LabMsg, MachineMsg, Measured, ModelsMsg, Msg, SettingsMsg, SidebarMsg, StoreWrite,
     },
 };
-use dspark_protocol::{EngineError, EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request, Snapshot};
+use agents::AgentDesk;
+use dspark_agents::Places;
+use dspark_protocol::{EngineError, EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request};
 use dspark_sessions::{SessionHead, Store};
 use keeper::Keeper;
 use latest::Latest;
@@ -69,7 +76,8 @@ pub struct Bridge {
     catalog: Arc<dyn Catalog>,
     server: Arc<dyn ServerControl>,
     machine: Arc<dyn MachineSource>,
-    settings_path: PathBuf,
+    agents: AgentDesk,
+    pub(crate) settings_path: PathBuf,
     /// Reads of the chats, one after the other.
     desk: mpsc::Sender<Job>,
     /// Starting and stopping the server, in the order asked.
@@ -80,6 +88,7 @@ pub struct Bridge {
     turns: BTreeMap<i64, CancellationToken>,
     measuring: Option<CancellationToken>,
     reading_memory: Option<CancellationToken>,
+    comparing: Option<CancellationToken>,
     load_cancel: LoadCancel,
     keeper: Keeper,
     watching: CancellationToken,
@@ -95,11 +104,11 @@ impl Bridge {
     ) -> Self {
         let inbox = Inbox::default();
         let watching = CancellationToken::new();
-        watch(engine.clone(), inbox.clone(), watching.clone());
+        watch::watch(engine.clone(), inbox.clone(), watching.clone());
         if let Some(store) = &store {
             let inbox = inbox.clone();
             store.on_error(move |body| {
-                inbox.push(Msg::Notice {
+                inbox.push(Msg::Fault {
                     title: "A change could not be saved".into(),
                     body,
                 });
@@ -139,6 +148,7 @@ impl Bridge {
         );
         keeper.recall(&desk);
         Self {
+            agents: AgentDesk::new(None, inbox.clone()),
             inbox,
             engine,
             store,
@@ -154,6 +164,7 @@ impl Bridge {
             turns: BTreeMap::new(),
             measuring: None,
             reading_memory: None,
+            comparing: None,
             load_cancel: LoadCancel::default(),
             keeper,
             watching,
@@ -166,19 +177,27 @@ impl Bridge {
         self.machine = machine;
         let (path, inbox) = (self.measured_path(), self.inbox.clone());
         run(&self.desk, move || {
-            // A file of another version is measured anew.
-            let known = std::fs::read(path)
-                .ok()
-                .and_then(|text| serde_json::from_slice::<Measured>(&text).ok());
-            if let Some(known) = known {
+            if let Some(known) = Measured::read(&path) {
                 inbox.push(MachineMsg::Known(known).into());
             }
         });
         self
     }
 
+    /// With settings of other programs in these places.
+    #[must_use]
+    pub fn among(mut self, places: Option<Places>) -> Self {
+        self.agents = AgentDesk::new(places, self.inbox.clone());
+        self
+    }
+
+    /// Who asks the server for what.
+    pub fn activity(&self) -> Activity {
+        self.server.activity()
+    }
+
     fn measured_path(&self) -> PathBuf {
-        self.settings_path.with_file_name("bandwidth.json")
+        Measured::file(&self.settings_path)
     }
 
     pub fn engine(&self) -> &EngineHandle {
@@ -238,6 +257,13 @@ impl Bridge {
                 let server = self.server.clone();
                 run(&self.server_desk, move || server.stop());
             }
+            Effect::LookAtAgents { serving, project } => self.agents.look(serving, &project),
+            Effect::ApplyAgent(plan) => self.agents.apply(*plan),
+            Effect::UndoAgent { id, changed } => self.agents.undo(id, changed),
+            Effect::KeepAgent(id) => self.agents.keep(id),
+            Effect::CancelCall(id) => {
+                self.server.cancel(&id);
+            }
             Effect::SaveFile { name, text } => self.save_file(name, text),
             Effect::ReadFiles { paths, chats } => {
                 let inbox = self.inbox.clone();
@@ -246,7 +272,10 @@ impl Bridge {
                     inbox.push(Msg::Files(FilesMsg::Read(read)));
                 });
             }
-            other => return self.keeper.perform(other, &self.desk),
+            other => {
+                let other = self.compare(other)?;
+                return self.keeper.perform(other, &self.desk);
+            }
         }
         None
     }
@@ -473,15 +502,16 @@ impl Bridge {
     }
 
     fn save_file(&self, name: String, text: String) {
-        let inbox = self.inbox.clone();
-        let fallback = self.settings_path.parent().map(std::path::Path::to_path_buf).unwrap_or_default();
+        let (inbox, folder) = (self.inbox.clone(), self.downloads());
         thread("save", move || {
-            let downloads = std::env::home_dir()
-                .map(|home| home.join("Downloads"))
-                .filter(|folder| folder.is_dir());
-            let saved = files::save_new(&downloads.unwrap_or(fallback), &name, &text);
-            inbox.push(Msg::Saved(saved));
+            inbox.push(Msg::Saved(files::save_new(&folder, &name, text.as_bytes())));
         });
+    }
+
+    /// Where a person looks for what was saved; beside the settings where there is no such folder.
+    fn downloads(&self) -> PathBuf {
+        let fallback = || self.settings_path.parent().map(std::path::Path::to_path_buf).unwrap_or_default();
+        files::for_saving().unwrap_or_else(fallback)
     }
 
     fn unload(&self) {
@@ -535,35 +565,4 @@ fn run(desk: &mpsc::Sender<Job>, job: impl FnOnce() + Send + 'static) {
     if desk.send(Box::new(job)).is_err() {
         tracing::error!("a background thread has ended early");
     }
-}
-
-/// Sends every new picture of the engine, until cancelled. The heartbeat alone is no news.
-fn watch(engine: EngineHandle, inbox: Inbox, cancel: CancellationToken) {
-    thread("watch", move || {
-        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
-            return;
-        };
-        runtime.block_on(async move {
-            let mut changes = engine.subscribe();
-            let mut last = changes.borrow_and_update().clone();
-            inbox.push(Msg::Snapshot(last.clone()));
-            while let Some(Ok(())) = cancel.run_until_cancelled(changes.changed()).await {
-                let snapshot = changes.borrow_and_update().clone();
-                if is_news(&last, &snapshot) {
-                    inbox.push(Msg::Snapshot(snapshot.clone()));
-                    last = snapshot;
-                }
-                tokio::time::sleep(FRAME).await;
-            }
-        });
-    });
-}
-
-fn is_news(before: &Snapshot, after: &Snapshot) -> bool {
-    let beat = |snapshot: &Snapshot| Snapshot {
-        beat: before.started,
-        started: before.started,
-        ..snapshot.clone()
-    };
-    beat(before) != beat(after)
 }

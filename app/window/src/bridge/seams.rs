@@ -2,6 +2,7 @@
 //! behind [`MachineSource`], and the hub behind [`super::Catalog`]. The binary fills them in; tests and screenshots bring
 //! their own.
 
+use super::Activity;
 use crate::machine::{roofline::Footprint, verdict::Pressure};
 use std::{fmt::Write, path::Path};
 
@@ -28,6 +29,16 @@ pub trait ServerControl: Send + Sync {
     /// [`ServerFailure`], such as a port in use.
     fn start(&self, config: &ServerConfig) -> Result<String, ServerFailure>;
     fn stop(&self);
+
+    /// Who asks for what, also while it is stopped. Asked for by the window's own thread: answers at once.
+    fn activity(&self) -> Activity {
+        Activity::default()
+    }
+
+    /// Stops the request of this id at its next round; false where there is none. Answers at once.
+    fn cancel(&self, _id: &str) -> bool {
+        false
+    }
 }
 
 /// A program without a server.

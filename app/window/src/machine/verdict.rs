@@ -1,7 +1,11 @@
 //! The state of this machine in words: a pure function from figures to a level, a headline, findings and what would help.
 //! Source: `spec/fit-and-roofline.md` §10.
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub use dspark_protocol::Pressure;
+use serde::Serialize;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Level {
     #[default]
     Info,
@@ -9,14 +13,6 @@ pub enum Level {
     Ok,
     Attention,
     Problem,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Pressure {
-    #[default]
-    Normal,
-    Warning,
-    Critical,
 }
 
 /// Something that would move the number.
@@ -31,6 +27,19 @@ pub enum Lever {
     /// Prose and code are drafted differently well.
     Race,
     NewChat,
+}
+
+impl Lever {
+    /// For a terminal or a reply, where there is nothing to press.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::FreeMemory => "free memory: close other programs, or load a smaller model",
+            Self::MeasureAgain => "measure again when the machine is warm and idle",
+            Self::DraftLess => "draft less: a smaller cap, or `--mode baseline`",
+            Self::Race => "what is asked decides: code is drafted better than prose",
+            Self::NewChat => "begin a new conversation: this one fills the context window",
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]

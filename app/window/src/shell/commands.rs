@@ -5,9 +5,10 @@ use super::{
     text::bytes,
 };
 use crate::state::{
-    ChatMsg, DecodingMsg, DownloadMsg, ExportChat, FirstRunMsg, LabMsg, LabView, MachineMsg, ModelsMsg, ModelsTab, Msg, Screen,
-    SettingsMsg, SettingsPage, State,
+    AgentsMsg, AgentsView, BenchAs, BenchMsg, ChatMsg, Comparing, DecodingMsg, DownloadMsg, ExportChat, FirstRunMsg, LabMsg, LabView,
+    MachineMsg, ModelsMsg, ModelsTab, Msg, RaceMsg, Screen, SettingsMsg, SettingsPage, ShareAs, State,
 };
+use dspark_agents::CLIENTS;
 use dspark_look::Icon;
 use std::ops::Range;
 
@@ -131,6 +132,7 @@ fn icon_of(action: Action) -> Icon {
         Action::Chat => Icon::ChatCircle,
         Action::Lab => Icon::Flask,
         Action::Models | Action::Picker => Icon::Cube,
+        Action::Agents => Icon::PlugsConnected,
         Action::Settings | Action::Preferences => Icon::GearSix,
         Action::SearchChats | Action::Palette => Icon::MagnifyingGlass,
         Action::Regenerate => Icon::ArrowsClockwise,
@@ -206,6 +208,8 @@ fn actions(state: &State) -> Vec<Command> {
         (LabView::Live, "Lab: Live"),
         (LabView::Curves, "Lab: Curves"),
         (LabView::Machine, "Lab: This machine"),
+        (LabView::Race, "Lab: Race"),
+        (LabView::Benchmark, "Lab: Benchmark"),
     ] {
         rows.push(add(
             Icon::Flask,
@@ -213,6 +217,25 @@ fn actions(state: &State) -> Vec<Command> {
             vec![Msg::Lab(LabMsg::View(view)), Msg::Show(Screen::Lab)],
         ));
     }
+    rows.push(add(
+        Icon::PlugsConnected,
+        "Agents: Connections".into(),
+        vec![AgentsMsg::View(AgentsView::Connections).into(), Msg::Show(Screen::Agents)],
+    ));
+    for client in &CLIENTS {
+        let sheet = if client.file.is_some() {
+            AgentsMsg::Change(client.id)
+        } else {
+            AgentsMsg::Steps(client.id)
+        };
+        rows.push(add(
+            Icon::PlugsConnected,
+            format!("Agents: Set up {}", client.name),
+            vec![AgentsMsg::View(AgentsView::SetUp).into(), Msg::Show(Screen::Agents), sheet.into()],
+        ));
+    }
+    let base = format!("{}/v1", state.base_url());
+    rows.push(add(Icon::Copy, "Copy the base URL".into(), vec![Msg::Copy(base.clone())]).detail(base));
     rows.push(add(
         Icon::Gauge,
         "Measure memory bandwidth".into(),
@@ -222,6 +245,7 @@ fn actions(state: &State) -> Vec<Command> {
             MachineMsg::Measure.into(),
         ],
     ));
+    rows.extend(comparisons(state));
     if !state.chat.tree.is_empty() {
         rows.push(add(
             Icon::Copy,
@@ -262,6 +286,42 @@ fn actions(state: &State) -> Vec<Command> {
         ));
     }
     rows.extend(of_models(state));
+    rows
+}
+
+/// Races and benchmarks, where they can be begun or ended.
+fn comparisons(state: &State) -> Vec<Command> {
+    let add = |icon, text: &str, view, message: Msg| {
+        let run = vec![Msg::Lab(LabMsg::View(view)), Msg::Show(Screen::Lab), message];
+        Command::new(Group::Actions, icon, text, run)
+    };
+    let mut rows = Vec::new();
+    match state.comparing() {
+        Some(Comparing::Race) => rows.push(add(Icon::X, "Cancel the race", LabView::Race, RaceMsg::Cancel.into())),
+        Some(Comparing::Benchmark) => rows.push(add(Icon::X, "Cancel the benchmark", LabView::Benchmark, BenchMsg::Cancel.into())),
+        None if state.has_model() => {
+            rows.push(add(
+                Icon::FlagCheckered,
+                "Race ways of decoding",
+                LabView::Race,
+                RaceMsg::Start.into(),
+            ));
+            rows.push(add(Icon::Gauge, "Run the benchmark", LabView::Benchmark, BenchMsg::Start.into()));
+        }
+        None => {}
+    }
+    if state.lab.race.shown.is_some() {
+        for kind in ShareAs::ALL {
+            let words = format!("Share the race: {}", kind.name());
+            rows.push(add(Icon::Export, &words, LabView::Race, RaceMsg::Share(kind).into()));
+        }
+    }
+    if state.lab.bench.shown.is_some() {
+        for (kind, name) in [(BenchAs::Csv, "CSV"), (BenchAs::Json, "JSON")] {
+            let words = format!("Export the benchmark as {name}");
+            rows.push(add(Icon::Export, &words, LabView::Benchmark, BenchMsg::Export(kind).into()));
+        }
+    }
     rows
 }
 

@@ -1,9 +1,13 @@
 //! The bar at the top: where one is, and how the engine is.
 
 use super::{picker, sidebar, text};
+use crate::screens::lab::race::line as race_line;
 use crate::screens::models;
-use crate::state::{ChatMsg, ExportAs, ExportChat, LabMsg, LabView, MachineMsg, Msg, Screen, SidebarMsg, State, Status, status};
-use dspark_look::{Button, Icon, IconButton, MenuItem, StatusPill, header, menu_below, menu_separator, tabs, tip};
+use crate::state::{
+    AgentsMsg, AgentsView, ChatMsg, ExportAs, ExportChat, LabMsg, LabView, MachineMsg, Msg, RaceMsg, Screen, SidebarMsg, State, Status,
+    status,
+};
+use dspark_look::{Button, Icon, IconButton, MenuItem, StatusPill, header, menu_below, menu_separator, select, tabs, tip};
 use egui::Ui;
 
 pub(crate) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
@@ -12,6 +16,7 @@ pub(crate) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         Screen::Chat => state.chat.title.as_str(),
         Screen::Lab => "Lab",
         Screen::Models => "Models",
+        Screen::Agents => "Agents",
         Screen::Settings => "Settings",
     };
     let mut asked = Vec::new();
@@ -24,6 +29,9 @@ pub(crate) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
             }
             if state.screen == Screen::Models {
                 models::choose_tab(ui, state, &mut asked);
+            }
+            if state.screen == Screen::Agents {
+                agents_tabs(ui, state, &mut asked);
             }
         },
         |ui| right(ui, state, out),
@@ -55,6 +63,15 @@ fn right(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     if state.screen == Screen::Lab && state.lab.view == LabView::Machine {
         machine_tools(ui, state, out);
     }
+    if state.screen == Screen::Lab && state.lab.view == LabView::Race {
+        race_tools(ui, state, out);
+    }
+    if state.screen == Screen::Agents && state.agents.view == AgentsView::SetUp {
+        let again = ui.add(IconButton::new(Icon::ArrowsClockwise, "Look again").enabled(!state.agents.looking));
+        if again.clicked() {
+            out.push(AgentsMsg::Look.into());
+        }
+    }
     if state.screen != Screen::Chat {
         return;
     }
@@ -85,15 +102,34 @@ fn right(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     }
 }
 
+/// Width of the Lab's tabs, in points.
+const TABS: f32 = 380.0;
+
 fn lab_tabs(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let mut view = state.lab.view;
     let views = [
         (LabView::Live, "Live"),
         (LabView::Curves, "Curves"),
         (LabView::Machine, "This machine"),
+        (LabView::Race, "Race"),
+        (LabView::Benchmark, "Benchmark"),
     ];
-    if tabs(ui, &mut view, &views).changed() {
+    // Where title, tabs and state do not fit, the tabs are a list.
+    let changed = if ui.available_width() < TABS {
+        select(ui, "View of the Lab", &mut view, &views, 130.0)
+    } else {
+        tabs(ui, &mut view, &views).changed()
+    };
+    if changed {
         out.push(Msg::Lab(LabMsg::View(view)));
+    }
+}
+
+fn agents_tabs(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
+    let mut view = state.agents.view;
+    let views = [(AgentsView::SetUp, "Set up"), (AgentsView::Connections, "Connections")];
+    if tabs(ui, &mut view, &views).changed() {
+        out.push(AgentsMsg::View(view).into());
     }
 }
 
@@ -110,6 +146,25 @@ fn machine_tools(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     {
         out.push(message.into());
     }
+}
+
+/// Races that were run before.
+fn race_tools(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
+    let lab = &state.lab.race;
+    ui.spacing_mut().item_spacing.x = 4.0;
+    ui.add_space(2.0);
+    let some = !lab.races.is_empty() && lab.running.is_none();
+    let button = ui.add(IconButton::new(Icon::ClockCounterClockwise, "Earlier races").enabled(some));
+    menu_below(&button, 380.0, |ui| {
+        for race in &lab.races {
+            let shown = lab.shown.as_ref().is_some_and(|shown| std::sync::Arc::ptr_eq(shown, race));
+            let (when, what) = race_line(race);
+            if ui.add(MenuItem::new(&when).detail(&what).checked(shown)).clicked() {
+                out.push(RaceMsg::Show(race.clone()).into());
+                ui.close();
+            }
+        }
+    });
 }
 
 /// Whose rounds, standing still or not, and out to a file.

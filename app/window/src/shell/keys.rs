@@ -2,7 +2,7 @@
 
 use crate::state::{ChatMsg, ModelsMsg, Msg, PaletteMsg, Screen, SettingsMsg, SettingsPage, SidebarMsg, State};
 use dspark_sessions::Role;
-use egui::{Key, KeyboardShortcut, Modifiers, Ui};
+use egui::{Event, InputState, Key, KeyboardShortcut, Modifiers, Ui};
 
 /// A command with a key of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +11,7 @@ pub enum Action {
     Chat,
     Lab,
     Models,
+    Agents,
     Settings,
     Preferences,
     Picker,
@@ -36,7 +37,8 @@ pub const MAP: &[(Action, Modifiers, Key, &str)] = &[
     (Action::Chat, Modifiers::COMMAND, Key::Num1, "Chat"),
     (Action::Lab, Modifiers::COMMAND, Key::Num2, "Lab"),
     (Action::Models, Modifiers::COMMAND, Key::Num3, "Models"),
-    (Action::Settings, Modifiers::COMMAND, Key::Num4, "Settings"),
+    (Action::Agents, Modifiers::COMMAND, Key::Num4, "Agents"),
+    (Action::Settings, Modifiers::COMMAND, Key::Num5, "Settings"),
     (Action::Preferences, Modifiers::COMMAND, Key::Comma, "Settings"),
     (Action::Palette, Modifiers::COMMAND, Key::K, "Find a command, model or chat"),
     (Action::Picker, Modifiers::COMMAND, Key::L, "Choose a model"),
@@ -83,7 +85,7 @@ pub fn label_of(action: Action) -> String {
 
 /// Reads this frame's keys.
 pub(crate) fn read(ui: &Ui, state: &State, out: &mut Vec<Msg>) {
-    if state.confirm_quit.is_some() {
+    if state.confirm_quit.is_some() || state.agents.sheet.is_some() {
         return;
     }
     if state.palette.is_some() {
@@ -94,9 +96,7 @@ pub(crate) fn read(ui: &Ui, state: &State, out: &mut Vec<Msg>) {
         return;
     }
     for (action, modifiers, key, _) in MAP {
-        // The more particular shortcut must be asked first; `consume_shortcut` ignores extra Shift.
-        let shadowed = !modifiers.shift && ui.input(|input| input.modifiers.shift) && *key != Key::Plus && *key != Key::Equals;
-        if !shadowed && ui.input_mut(|input| input.consume_shortcut(&KeyboardShortcut::new(*modifiers, *key))) {
+        if ui.input_mut(|input| takes(input, *modifiers, *key)) {
             act(*action, state, out);
         }
     }
@@ -107,6 +107,23 @@ pub(crate) fn read(ui: &Ui, state: &State, out: &mut Vec<Msg>) {
     }
 }
 
+/// Consumes a press of the key with these modifiers. Those of the key itself count: at the end of a frame a fast chord is no
+/// longer held. Shift is part of what some layouts need for a plus.
+fn takes(input: &mut InputState, wanted: Modifiers, key: Key) -> bool {
+    let free = matches!(key, Key::Plus | Key::Equals);
+    let count = input.events.len();
+    input.events.retain(|event| match event {
+        Event::Key {
+            key: pressed_key,
+            pressed: true,
+            modifiers,
+            ..
+        } => *pressed_key != key || !modifiers.matches_logically(wanted) || (modifiers.shift != wanted.shift && !free),
+        _ => true,
+    });
+    input.events.len() < count
+}
+
 /// What a command does now.
 pub(super) fn act(action: Action, state: &State, out: &mut Vec<Msg>) {
     match action {
@@ -114,6 +131,7 @@ pub(super) fn act(action: Action, state: &State, out: &mut Vec<Msg>) {
         Action::Chat => out.push(Msg::Show(Screen::Chat)),
         Action::Lab => out.push(Msg::Show(Screen::Lab)),
         Action::Models => out.push(Msg::Show(Screen::Models)),
+        Action::Agents => out.push(Msg::Show(Screen::Agents)),
         Action::Settings => out.push(Msg::Show(Screen::Settings)),
         Action::Preferences => {
             out.push(Msg::Settings(SettingsMsg::Page(SettingsPage::General)));

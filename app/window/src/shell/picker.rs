@@ -116,6 +116,10 @@ pub(crate) fn path_field(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
                 .error(state.models.path_error.as_deref());
             let response = ui.add(field);
             let entered = response.lost_focus() && ui.input(|input| input.key_pressed(egui::Key::Enter));
+            if entered {
+                // Where it does not work out, it is to be corrected here.
+                response.request_focus();
+            }
             if (load || entered) && !path.trim().is_empty() {
                 out.push(Msg::Models(ModelsMsg::LoadPath(expand(path.trim()))));
             }

@@ -8,10 +8,18 @@ use crate::{
     tray::Tray,
 };
 use anyhow::anyhow;
+use dspark_agents::Places;
 use dspark_protocol::{EngineHandle, EngineState};
 use dspark_sessions::{Recovery, Store};
 use egui::{Context, ViewportCommand};
-use std::{cell::Cell, collections::VecDeque, path::PathBuf, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::Cell,
+    collections::VecDeque,
+    path::PathBuf,
+    rc::Rc,
+    sync::{Arc, mpsc::Sender},
+    time::Duration,
+};
 
 /// A model to load as soon as the window is there.
 #[derive(Debug, Clone)]
@@ -32,10 +40,16 @@ pub struct AppOptions {
     pub catalog: Arc<dyn Catalog>,
     pub server: Arc<dyn ServerControl>,
     pub machine: Arc<dyn MachineSource>,
+    /// What measurements are stamped with.
+    pub version: String,
+    /// Where other programs keep their settings; without, none can be set up from here.
+    pub agents: Option<Places>,
     /// Width and height in points.
     pub size: [f32; 2],
     /// Carried out as soon as the engine has said how it is (scripts and tests).
     pub opening: Vec<Msg>,
+    /// Gets the processor time of every frame: state, layout, tessellation and painting commands (measurements).
+    pub frames: Option<Sender<Duration>>,
 }
 
 impl AppOptions {
@@ -55,8 +69,11 @@ impl AppOptions {
             catalog,
             server,
             machine: Arc::new(NoMachine),
+            version: env!("CARGO_PKG_VERSION").into(),
+            agents: None,
             size: [1280.0, 800.0],
             opening: Vec::new(),
+            frames: None,
         }
     }
 }
@@ -86,10 +103,17 @@ impl NoWindow {
 /// [`NoWindow`] when none can be opened; otherwise the chats are open in another process, or the window broke down.
 pub fn run(options: AppOptions) -> anyhow::Result<()> {
     let (settings, note) = Settings::load(&options.settings_path);
-    let opened = match Store::open(&options.data_dir) {
+    let (opened, unkept) = match Store::open(&options.data_dir) {
+        Ok(opened) => (opened, None),
         // Another start, or a window that opened in between: it comes forward instead.
         Err(dspark_sessions::Error::InUse(_)) if super::focus_running(&options.data_dir, options.model.as_ref()) => return Ok(()),
-        opened => opened?,
+        Err(error @ dspark_sessions::Error::InUse(_)) => return Err(error.into()),
+        // Whoever started it from an icon reads no terminal: the window comes up and says it.
+        Err(error) => {
+            let folder = std::env::temp_dir().join(format!("mlx-dspark-{}", std::process::id()));
+            let opened = Store::open(&folder).map_err(|_| anyhow!("{error}"))?;
+            (opened, Some(format!("{error}. What you write now is gone when the window closes.")))
+        }
     };
     let native = eframe::NativeOptions {
         viewport: viewport(options.size),
@@ -101,7 +125,15 @@ pub fn run(options: AppOptions) -> anyhow::Result<()> {
     let up = opened_once.clone();
     let create: eframe::AppCreator<'_> = Box::new(move |creation| {
         up.set(true);
-        let app = App::new(&creation.egui_ctx, options, settings, note, opened.store, &opened.recovery);
+        let faults = faults(unkept, &opened.recovery);
+        let app = App::new(
+            &creation.egui_ctx,
+            options,
+            settings,
+            notes(note, &opened.recovery),
+            faults,
+            opened.store,
+        );
         Ok(Box::new(app))
     });
     eframe::run_native("mlx-dspark", native, create).map_err(|error| {
@@ -135,6 +167,7 @@ fn viewport(size: [f32; 2]) -> egui::ViewportBuilder {
 struct App {
     window: Window,
     opening: VecDeque<Msg>,
+    frames: Option<Sender<Duration>>,
     tray: Option<Tray>,
     /// The person has quit; the window may close.
     quitting: bool,
@@ -142,7 +175,7 @@ struct App {
 }
 
 impl App {
-    fn new(ctx: &Context, options: AppOptions, settings: Settings, note: Option<String>, store: Store, recovery: &Recovery) -> Self {
+    fn new(ctx: &Context, options: AppOptions, settings: Settings, notes: Vec<Note>, faults: Vec<Note>, store: Store) -> Self {
         let start = options.model.clone().or_else(|| {
             let last = settings
                 .models
@@ -155,10 +188,12 @@ impl App {
             })
         });
         let data_dir = options.data_dir.clone();
-        let state = State::new(settings, options.data_dir, store.next_ids(), Clock::now());
+        let mut state = State::new(settings, options.data_dir, store.next_ids(), Clock::now());
+        state.version = options.version;
         let draft = store.draft(0).unwrap_or_default();
-        let bridge =
-            Bridge::new(options.engine, Some(store), options.catalog, options.server, options.settings_path).on_machine(options.machine);
+        let bridge = Bridge::new(options.engine, Some(store), options.catalog, options.server, options.settings_path)
+            .on_machine(options.machine)
+            .among(options.agents);
         let mut window = Window::new(ctx, state, bridge);
         super::instance::listen(&data_dir, window.inbox());
         let tray = Tray::new(window.inbox());
@@ -168,12 +203,16 @@ impl App {
         }
         window.start_server(ctx);
         window.dispatch(ctx, Msg::Chat(ChatMsg::Draft(draft)));
-        for (title, body) in notes(note, recovery) {
+        for (title, body) in notes {
             window.dispatch(ctx, Msg::Notice { title, body });
+        }
+        for (title, body) in faults {
+            window.dispatch(ctx, Msg::Fault { title, body });
         }
         Self {
             window,
             opening: options.opening.into(),
+            frames: options.frames,
             tray,
             quitting: false,
             closed: false,
@@ -188,10 +227,14 @@ impl App {
     }
 }
 
-fn notes(settings: Option<String>, recovery: &Recovery) -> Vec<(String, String)> {
-    let mut notes = Vec::new();
-    if let Some(body) = settings {
-        notes.push(("Settings were reset".into(), body));
+/// Title and body.
+type Note = (String, String);
+
+/// What a person must have read.
+fn faults(unkept: Option<String>, recovery: &Recovery) -> Vec<Note> {
+    let mut faults = Vec::new();
+    if let Some(body) = unkept {
+        faults.push(("Chats cannot be kept".into(), body));
     }
     if let Some(path) = &recovery.quarantined {
         let (sessions, messages) = recovery.rescued;
@@ -199,7 +242,15 @@ fn notes(settings: Option<String>, recovery: &Recovery) -> Vec<(String, String)>
             "{sessions} chats with {messages} messages were read back. The damaged file is kept as `{}`.",
             path.display()
         );
-        notes.push(("The chat database was damaged".into(), body));
+        faults.push(("The chat database was damaged".into(), body));
+    }
+    faults
+}
+
+fn notes(settings: Option<String>, recovery: &Recovery) -> Vec<Note> {
+    let mut notes = Vec::new();
+    if let Some(body) = settings {
+        notes.push(("Settings were reset".into(), body));
     }
     if recovery.interrupted > 0 {
         let body = "What was written is kept; Continue goes on from there.".into();
@@ -255,6 +306,10 @@ impl eframe::App for App {
 
     fn ui(&mut self, ui: &mut egui::Ui, frame: &mut eframe::Frame) {
         self.window.ui(ui);
+        if let (Some(frames), Some(seconds)) = (&self.frames, frame.info().cpu_usage) {
+            // Of the frame before this one. Whoever measured may have left.
+            let _ = frames.send(Duration::from_secs_f32(seconds));
+        }
         // What this frame asked for should not wait for the next one.
         let ctx = ui.ctx().clone();
         if !self.window.is_quiet() {

@@ -25,10 +25,17 @@ pub(super) struct SidebarView {
     pub(super) search_focus: bool,
 }
 
-const SCREENS: [(Screen, Icon, Icon, &str, Action); 4] = [
+const SCREENS: [(Screen, Icon, Icon, &str, Action); 5] = [
     (Screen::Chat, Icon::ChatCircle, Icon::ChatCircleFill, "Chat", Action::Chat),
     (Screen::Lab, Icon::Flask, Icon::FlaskFill, "Lab", Action::Lab),
     (Screen::Models, Icon::Cube, Icon::CubeFill, "Models", Action::Models),
+    (
+        Screen::Agents,
+        Icon::PlugsConnected,
+        Icon::PlugsConnectedFill,
+        "Agents",
+        Action::Agents,
+    ),
     (Screen::Settings, Icon::GearSix, Icon::GearSixFill, "Settings", Action::Settings),
 ];
 

@@ -4,12 +4,13 @@ use super::{header, keys, palette, sidebar, sidebar::SidebarView};
 use crate::{
     bridge::{Bridge, ModelEntry},
     screens::{
+        agents,
         chat::{self, ChatView},
         lab, models,
         settings::{self, SettingsView},
     },
     settings::{Appearance, ThemeChoice},
-    state::{self, Clock, Effect, FilesMsg, Focus, LabMsg, LabView, MachineMsg, ModelsMsg, Msg, Screen, State, ToastTone},
+    state::{self, AgentsMsg, Clock, Effect, FilesMsg, Focus, LabMsg, LabView, MachineMsg, ModelsMsg, Msg, Screen, State, ToastTone},
 };
 use dspark_look::{Answer, Density, Look, Toasts, confirm};
 use dspark_protocol::ModelInfo;
@@ -27,11 +28,15 @@ pub enum Request {
 /// Time between two looks at this machine.
 const MACHINE_EVERY: std::time::Duration = std::time::Duration::from_secs(2);
 
+/// Time between two looks at who asks, where nothing else wakes the window.
+const ACTIVITY_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
+
 pub struct Window {
     pub state: State,
     bridge: Bridge,
     chat: ChatView,
     settings: SettingsView,
+    lab: lab::LabPage,
     sidebar: SidebarView,
     toasts: Toasts,
     requests: Vec<Request>,
@@ -51,12 +56,14 @@ impl Window {
             bridge,
             chat: ChatView::default(),
             settings: SettingsView::default(),
+            lab: lab::LabPage::default(),
             sidebar: SidebarView::default(),
             toasts: Toasts::default(),
             requests: Vec::new(),
             machine_read: None,
             frames: 0,
         };
+        window.state.settings_file = window.bridge.settings_path.clone();
         apply(ctx, &window.state.settings.appearance);
         window.dispatch(ctx, Msg::Models(ModelsMsg::Survey));
         window.dispatch(ctx, Msg::Sidebar(state::SidebarMsg::More));
@@ -91,6 +98,20 @@ impl Window {
             self.dispatch(ctx, message);
         }
         self.read_rounds(ctx);
+        self.read_activity(ctx);
+    }
+
+    /// Who asks for what, while somebody looks at it. The engine's news wake the window; what it does not see (a request
+    /// that was turned away, the time since the last one) shows a second later.
+    fn read_activity(&mut self, ctx: &Context) {
+        if self.state.screen != Screen::Agents || !self.state.window_visible {
+            return;
+        }
+        let activity = self.bridge.activity();
+        if activity != self.state.agents.activity {
+            self.dispatch(ctx, AgentsMsg::Activity(Box::new(activity)).into());
+        }
+        ctx.request_repaint_after(ACTIVITY_EVERY);
     }
 
     /// Takes in new rounds while somebody looks at them; otherwise they stay in the engine's ring.
@@ -180,6 +201,10 @@ impl Window {
         keys::read(ui, &self.state, &mut out);
         drops(ui, &mut out);
         self.read_machine(&ctx, &mut out);
+        if self.state.screen == Screen::Agents && ui.input(|input| input.raw.events.contains(&egui::Event::WindowFocused(true))) {
+            // Coming back from the editor in which the file was changed.
+            out.push(AgentsMsg::Look.into());
+        }
         let density = Density::of(&ctx);
         Panel::left("sidebar")
             .exact_size(density.sidebar())
@@ -193,8 +218,9 @@ impl Window {
             header::show(ui, &self.state, &mut out);
             match self.state.screen {
                 Screen::Chat => chat::show(ui, &self.state, &mut self.chat, &mut out),
-                Screen::Lab => lab::show(ui, &self.state, &mut out),
+                Screen::Lab => lab::show(ui, &self.state, &mut self.lab, &mut out),
                 Screen::Models => models::show(ui, &self.state, &mut out),
+                Screen::Agents => agents::show(ui, &self.state, &mut out),
                 Screen::Settings => settings::show(ui, &self.state, &mut self.settings, &mut out),
             }
         });
@@ -202,6 +228,7 @@ impl Window {
             sidebar::popover(ui, &self.state, &mut self.sidebar, &mut out);
         }
         palette::show(&ctx, &self.state, &mut out);
+        agents::sheet(&ctx, &self.state, &mut out);
         if let Some(business) = &self.state.confirm_quit {
             match confirm(&ctx, "Quit mlx-dspark?", business, "Quit", "Keep running", true) {
                 Some(Answer::Yes) => out.push(Msg::QuitConfirmed),

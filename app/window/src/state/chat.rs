@@ -40,21 +40,19 @@ pub(super) fn update(state: &mut State, message: ChatMsg, out: &mut Vec<Effect>)
             count_tokens(state, out);
         }
         ChatMsg::Draft(text) => {
-            if state.chat.session.is_none() && state.chat.draft.text.is_empty() {
-                compose(state, text, out);
+            if state.chat.session.is_none() && state.chat.draft.message().is_empty() {
+                state.chat.draft = Draft::of(&text, state.chat.draft.revision);
+                count_tokens(state, out);
             }
         }
         ChatMsg::Compose(text) => {
-            let session = state.chat.session.unwrap_or(0);
-            out.push(Effect::Store(StoreWrite::Draft {
-                session,
-                text: text.clone(),
-            }));
             compose(state, text, out);
+            keep_draft(state, out);
         }
         ChatMsg::Tokens { revision, tokens } => {
             if revision == state.chat.draft.revision {
                 state.chat.draft.tokens = tokens;
+                state.chat.draft.counted = revision;
             }
         }
         ChatMsg::Send => send(state, out),
@@ -63,14 +61,12 @@ pub(super) fn update(state: &mut State, message: ChatMsg, out: &mut Vec<Effect>)
         ChatMsg::Continue(id) => go_on(state, id, out),
         ChatMsg::Regenerate(id) => regenerate(state, id, out),
         ChatMsg::RegenerateLast => {
-            let last = state
-                .chat
-                .tree
-                .leaf()
-                .filter(|leaf| leaf.role == Role::Assistant)
-                .map(|leaf| leaf.id);
-            if let Some(id) = last {
-                regenerate(state, id, out);
+            let last = state.chat.tree.leaf().map(|leaf| (leaf.id, leaf.session, leaf.role));
+            match last {
+                Some((id, _, Role::Assistant)) => regenerate(state, id, out),
+                // Its answer was deleted, or never came.
+                Some((id, session, Role::User)) if state.has_model() && state.live().is_none() => answer(state, session, id, out),
+                _ => {}
             }
         }
         ChatMsg::Alternative { message, step } => alternative(state, message, step, out),
@@ -126,13 +122,8 @@ pub(super) fn update(state: &mut State, message: ChatMsg, out: &mut Vec<Effect>)
 fn new(state: &mut State, out: &mut Vec<Effect>) {
     state.screen = Screen::Chat;
     keep_unsent(state, out);
-    let text = state.unsent.clone();
     state.chat = Chat {
-        draft: Draft {
-            text,
-            revision: state.chat.draft.revision,
-            ..Draft::default()
-        },
+        draft: Draft::of(&state.unsent, state.chat.draft.revision),
         ..Chat::default()
     };
     count_tokens(state, out);
@@ -149,18 +140,22 @@ fn open(state: &mut State, session: i64, out: &mut Vec<Effect>) {
     out.push(Effect::OpenSession(session));
 }
 
-/// What stands unsent is there again when the person comes back to it; files as part of the text.
+/// What stands unsent is there again when the person comes back to it, files too.
 fn keep_unsent(state: &mut State, out: &mut Vec<Effect>) {
-    let unsent = state.chat.draft.message();
     if !state.chat.draft.files.is_empty() {
-        out.push(Effect::Store(StoreWrite::Draft {
-            session: state.chat.session.unwrap_or(0),
-            text: unsent.clone(),
-        }));
+        keep_draft(state, out);
     }
     if state.chat.session.is_none() {
-        state.unsent = unsent;
+        state.unsent = state.chat.draft.message();
     }
+}
+
+/// Writes down what stands in the composer, files before the words.
+pub(super) fn keep_draft(state: &State, out: &mut Vec<Effect>) {
+    out.push(Effect::Store(StoreWrite::Draft {
+        session: state.chat.session.unwrap_or(0),
+        text: state.chat.draft.message(),
+    }));
 }
 
 fn save_options(state: &State, out: &mut Vec<Effect>) {
@@ -193,17 +188,14 @@ fn opened(state: &mut State, session: i64, mut tree: Tree, (draft, options): Kep
         tree,
         reveal,
         options,
-        draft: Draft {
-            revision,
-            ..Draft::default()
-        },
+        draft: Draft::of(&draft, revision),
         ..Chat::default()
     };
     if reveal.is_none() {
         out.push(Effect::ScrollToEnd);
     }
     show_branch(state, out);
-    compose(state, draft, out);
+    count_tokens(state, out);
     out.push(Effect::Focus(Focus::Composer));
 }
 
@@ -241,6 +233,7 @@ pub(super) fn count_tokens(state: &mut State, out: &mut Vec<Effect>) {
     state.chat.draft.revision += 1;
     if !state.has_model() {
         state.chat.draft.tokens = None;
+        state.chat.draft.counted = state.chat.draft.revision;
         return;
     }
     let leaf = state.chat.tree.leaf().map(|leaf| leaf.id);
@@ -277,9 +270,9 @@ fn send(state: &mut State, out: &mut Vec<Effect>) {
         return;
     }
     if !state.has_model() {
-        if state.models.loading.is_some() || state.models.fetching.is_some() {
-            state.chat.waiting = true;
-        } else if !state.is_first_run() {
+        state.chat.waiting = true;
+        let coming = state.models.loading.is_some() || state.models.fetching.is_some();
+        if !coming && !state.is_first_run() {
             state.models.picker_open = true;
             out.push(Effect::Survey {
                 folders: state.settings.models.folders.clone(),
@@ -481,9 +474,11 @@ fn start_edit(state: &mut State, id: i64, out: &mut Vec<Effect>) {
         return;
     }
     if let Some(message) = state.chat.tree.get(id).filter(|message| message.role == Role::User) {
+        let (files, words) = dspark_attach::split(&message.text);
         state.chat.edit = Some(Edit {
             message: id,
-            text: message.text.clone(),
+            files,
+            text: words.into(),
         });
         out.push(Effect::Focus(Focus::Edit));
     }
@@ -494,7 +489,7 @@ fn send_edit(state: &mut State, out: &mut Vec<Effect>) {
         return;
     }
     let Some(edit) = state.chat.edit.take() else { return };
-    let text = edit.text.trim().to_owned();
+    let text = dspark_attach::message(&edit.files, edit.text.trim());
     if text.is_empty() {
         return;
     }

@@ -48,6 +48,7 @@ pub(super) fn update(state: &mut State, message: FilesMsg, out: &mut Vec<Effect>
         FilesMsg::Remove(at) => {
             if at < state.chat.draft.files.len() {
                 state.chat.draft.files.remove(at);
+                chat::keep_draft(state, out);
                 chat::count_tokens(state, out);
             }
             out.push(Effect::Focus(Focus::Composer));
@@ -86,6 +87,7 @@ fn take(state: &mut State, file: Intake, out: &mut Vec<Effect>) {
 fn attach(state: &mut State, file: Attachment, out: &mut Vec<Effect>) {
     state.screen = Screen::Chat;
     state.chat.draft.files.push(file);
+    chat::keep_draft(state, out);
     chat::count_tokens(state, out);
     out.push(Effect::Focus(Focus::Composer));
 }

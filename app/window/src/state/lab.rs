@@ -1,6 +1,6 @@
 //! The Lab: the rounds as they come, and what is looked at.
 
-use super::{Effect, MachineLab, State, Toast, machine, models};
+use super::{BenchLab, Effect, MachineLab, RaceLab, State, Toast, machine, models};
 use dspark_protocol::{RoundRecord, RoundRing, RoundStats, Snapshot, Source};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -13,6 +13,8 @@ pub enum LabView {
     Live,
     Curves,
     Machine,
+    Race,
+    Benchmark,
 }
 
 /// Context length that the curves are also shown for.
@@ -60,6 +62,10 @@ pub struct Lab {
     /// By request; the newest ones.
     pub askers: BTreeMap<u64, Asker>,
     pub machine: MachineLab,
+    pub race: RaceLab,
+    pub bench: BenchLab,
+    /// Races and benchmarks of earlier starts were asked for.
+    history: bool,
     /// The last round taken in, or the last one of the model before.
     after: Option<u64>,
 }
@@ -137,9 +143,7 @@ pub(super) fn update(state: &mut State, message: LabMsg, out: &mut Vec<Effect>) 
     match message {
         LabMsg::View(view) => {
             lab.view = view;
-            if view == LabView::Machine {
-                machine::opened(state, out);
-            }
+            opened(state, out);
         }
         LabMsg::Depth(depth) => lab.depth = depth,
         LabMsg::Rounds(rounds) => {
@@ -180,6 +184,18 @@ pub(super) fn update(state: &mut State, message: LabMsg, out: &mut Vec<Effect>) 
             out.push(Effect::SaveFile { name: name.into(), text });
         }
         LabMsg::Measure => measure(state, out),
+    }
+}
+
+/// The Lab is looked at: what its view needs is fetched.
+pub(super) fn opened(state: &mut State, out: &mut Vec<Effect>) {
+    match state.lab.view {
+        LabView::Machine => machine::opened(state, out),
+        LabView::Race | LabView::Benchmark if !state.lab.history => {
+            state.lab.history = true;
+            out.push(Effect::ReadHistory(state.data_dir.clone()));
+        }
+        LabView::Live | LabView::Curves | LabView::Race | LabView::Benchmark => {}
     }
 }
 

@@ -4,13 +4,17 @@ use super::{Effect, State, Toast};
 use crate::{
     bridge::Reading,
     machine::{
-        roofline::{Footprint, ceiling, plain_step},
+        limits::Limits,
+        roofline::Footprint,
         verdict::{Figures, Judgement, judge},
     },
 };
-use dspark_protocol::{Bandwidth, EngineState, Mode, RoundRecord};
+use dspark_protocol::{Bandwidth, EngineState, MachineInfo, RoundRecord};
 use serde::{Deserialize, Serialize};
-use std::{collections::VecDeque, path::PathBuf};
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+};
 
 /// Replies that the picture shows.
 const REPLIES: usize = 48;
@@ -25,6 +29,23 @@ pub struct Measured {
     /// Memory was short while it was taken: it says little.
     pub degraded: bool,
     pub bandwidth: Bandwidth,
+}
+
+impl Measured {
+    /// Where it is kept, beside the settings.
+    pub fn file(settings: &Path) -> PathBuf {
+        settings.with_file_name("bandwidth.json")
+    }
+
+    /// What was kept there; a file of another version is as good as none.
+    pub fn read(file: &Path) -> Option<Self> {
+        serde_json::from_slice(&std::fs::read(file).ok()?).ok()
+    }
+
+    /// Whether it is of this device and runtime.
+    pub fn is_of(&self, machine: &MachineInfo) -> bool {
+        self.device == machine.device && self.mlx_version == machine.mlx_version
+    }
 }
 
 /// A reply of the loaded model.
@@ -167,9 +188,8 @@ fn replied(lab: &mut MachineLab, reply: Reply) {
 impl State {
     /// The measurement, if it is of this device and runtime.
     pub fn bandwidth(&self) -> Option<&Measured> {
-        let machine = &self.engine.machine;
         let measured = self.lab.machine.measured.as_ref();
-        measured.filter(|known| known.device == machine.device && known.mlx_version == machine.mlx_version)
+        measured.filter(|known| known.is_of(&self.engine.machine))
     }
 
     /// Weights of the loaded model.
@@ -180,33 +200,28 @@ impl State {
 
     /// Tokens a second that plain decoding of the loaded model cannot exceed at a context.
     pub fn ceiling(&self, context: usize) -> Option<f64> {
-        let kv = self.engine.model.as_ref()?.kv_bytes_per_token;
-        ceiling(
-            self.bandwidth()?.bandwidth.gigabytes_per_second,
-            self.footprint()?.active,
-            kv,
-            context,
-        )
+        self.limits().ceiling(context)
+    }
+
+    fn limits(&self) -> Limits<'_> {
+        Limits {
+            engine: &self.engine,
+            footprint: self.footprint(),
+            bandwidth: self.bandwidth().map(|measured| measured.bandwidth.gigabytes_per_second),
+        }
     }
 
     /// GB a second that a plain step moves and its part of what memory gives, from the calibrated step.
     pub fn plain_step(&self) -> Option<(f64, f64)> {
-        let step = *self.engine.speculation.as_ref()?.curves.as_ref()?.verify.get(&1)?;
-        let kv = self.engine.model.as_ref()?.kv_bytes_per_token;
-        plain_step(self.bandwidth()?.bandwidth.gigabytes_per_second, self.footprint()?.active, kv, step)
+        self.limits().plain_step()
     }
 
     /// What all of it says of this machine.
     pub fn judgement(&self) -> Judgement {
         let lab = &self.lab.machine;
         let last = lab.replies.back().filter(|_| self.engine.model.is_some());
-        let step = self.plain_step();
-        let bandwidth = self.bandwidth().map(|measured| measured.bandwidth.gigabytes_per_second);
         judge(&Figures {
-            used: step.map(|step| step.1),
-            moved: step.map(|step| step.0).zip(bandwidth),
             ratio: last.and_then(|reply| Some(reply.rate / self.ceiling(reply.context)?)),
-            drafts: self.engine.speculation.as_ref().is_some_and(|known| known.mode != Mode::Baseline),
             accept: last.and_then(|reply| reply.accept),
             rate: last.map(|reply| reply.rate),
             context: last
@@ -216,8 +231,7 @@ impl State {
             swap_growth: lab.swap_growth.filter(|_| last.is_some()),
             decay: decay(self.lab.rounds.iter()),
             cold: lab.replies.len() == 1,
-            experts_estimated: self.footprint().is_some_and(|footprint| footprint.estimate),
-            on_processor: self.engine.machine.backend == "cpu",
+            ..self.limits().figures()
         })
     }
 }

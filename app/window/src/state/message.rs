@@ -1,5 +1,7 @@
 use super::{
     Screen,
+    agents::AgentsMsg,
+    bench::BenchMsg,
     chat::ChatMsg,
     decoding::DecodingMsg,
     downloads::DownloadMsg,
@@ -10,6 +12,7 @@ use super::{
     machine::{MachineMsg, Measured},
     models::ModelsMsg,
     palette::PaletteMsg,
+    race::RaceMsg,
     settings::SettingsMsg,
     shelf::{Known, ShelfMsg},
     sidebar::SidebarMsg,
@@ -18,6 +21,8 @@ use crate::{
     bridge::ServerConfig,
     settings::{DrafterChoice, Settings},
 };
+use dspark_agents::{Plan, Serving};
+use dspark_compare::{Bench, Plan as BenchPlan, Race, Wish};
 use dspark_protocol::{LoadRequest, Prompt, Request, Snapshot};
 use dspark_sessions::{Message, MessageState, Meta, SessionHead};
 use std::{path::PathBuf, sync::Arc};
@@ -38,6 +43,9 @@ pub enum Msg {
     Lab(LabMsg),
     Files(FilesMsg),
     Machine(MachineMsg),
+    Race(RaceMsg),
+    Bench(BenchMsg),
+    Agents(AgentsMsg),
     Decoding(DecodingMsg),
     Palette(PaletteMsg),
     /// A file that was asked for is written, or is not.
@@ -46,6 +54,11 @@ pub enum Msg {
     ToastAction(u64),
     /// Something a person should know.
     Notice {
+        title: String,
+        body: String,
+    },
+    /// The same, until it is closed: something may be lost.
+    Fault {
         title: String,
         body: String,
     },
@@ -58,6 +71,15 @@ pub enum Msg {
     Quit,
     QuitConfirmed,
     QuitCancelled,
+}
+
+impl From<crate::markdown::Event> for Msg {
+    fn from(event: crate::markdown::Event) -> Self {
+        match event {
+            crate::markdown::Event::Copy(text) => Self::Copy(text),
+            crate::markdown::Event::OpenLink(url) => Self::Open(url),
+        }
+    }
 }
 
 /// What is to be done outside the state.
@@ -84,6 +106,24 @@ pub enum Effect {
     MeasureBandwidth,
     CancelBandwidth,
     SaveBandwidth(Measured),
+    /// One prompt by several ways of decoding.
+    Race(Box<Wish>),
+    /// Many prompts by several ways of decoding.
+    Bench(Box<BenchPlan>),
+    /// Ends whichever of both runs.
+    CancelComparison,
+    /// Races and benchmarks that are kept in this folder.
+    ReadHistory(PathBuf),
+    KeepRaces {
+        folder: PathBuf,
+        races: Vec<Arc<Race>>,
+    },
+    KeepBench {
+        folder: PathBuf,
+        bench: Arc<Bench>,
+    },
+    /// A picture of a race, into the person's downloads.
+    SaveRaceCard(Arc<Race>),
     CancelAll,
     CountTokens {
         revision: u64,
@@ -122,6 +162,20 @@ pub enum Effect {
     ApplyAppearance,
     StartServer(ServerConfig),
     StopServer,
+    /// Where every client stands with this server; without one, whether it is set up at all.
+    LookAtAgents {
+        serving: Option<Serving>,
+        project: String,
+    },
+    ApplyAgent(Box<Plan>),
+    /// `changed`: although others have changed the file.
+    UndoAgent {
+        id: &'static str,
+        changed: bool,
+    },
+    KeepAgent(&'static str),
+    /// A request of another program.
+    CancelCall(String),
     Copy(String),
     /// What they are is found out; `chats` are sought for in them and nothing else.
     ReadFiles {

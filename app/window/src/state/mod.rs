@@ -2,6 +2,8 @@
 //! a list of effects. Nothing here draws, waits, or touches the engine; [`crate::bridge`] carries the effects out and
 //! sends back messages.
 
+mod agents;
+mod bench;
 mod chat;
 mod decoding;
 mod downloads;
@@ -16,7 +18,9 @@ mod message;
 mod models;
 mod options;
 mod palette;
+mod race;
 mod reasoning;
+mod replay;
 mod settings;
 mod shelf;
 mod sidebar;
@@ -24,6 +28,8 @@ mod sources;
 mod status;
 mod toast;
 
+pub use agents::{Agents, AgentsMsg, AgentsView, Looked, Sheet, SheetPage};
+pub use bench::{BENCH_ARMS, BenchAs, BenchLab, BenchMsg, Extent, Measuring};
 pub use chat::{Chat, ChatMsg, Draft, Edit, Live, Phase};
 pub use decoding::DecodingMsg;
 pub(crate) use downloads::short;
@@ -38,7 +44,9 @@ pub use message::{Effect, Focus, Msg, StoreWrite};
 pub use models::{Choice, LoadFailure, Loading, Models, ModelsMsg, ModelsTab, OpenRow, Question};
 pub use options::Fill;
 pub use palette::{Palette, PaletteMsg};
+pub use race::{Comparing, LANES, Live as LiveLane, PRESETS, RACE_TOKENS, RaceLab, RaceMsg, Running, ShareAs};
 pub use reasoning::{Parts, split as split_reasoning};
+pub use replay::{Moment, Replay, moment};
 pub(crate) use settings::serve;
 pub use settings::{ServerState, SettingsMsg, SettingsPage};
 pub use shelf::{Checking, Known, Resident, Shelf, ShelfMsg, Used};
@@ -58,6 +66,7 @@ pub enum Screen {
     Chat,
     Lab,
     Models,
+    Agents,
     Settings,
 }
 
@@ -91,6 +100,10 @@ pub struct State {
     pub settings: Settings,
     pub settings_page: SettingsPage,
     pub data_dir: PathBuf,
+    /// Where the settings are kept; empty where they are not.
+    pub settings_file: PathBuf,
+    /// Of the program, for what is measured.
+    pub version: String,
     pub sidebar: Sidebar,
     pub chat: Chat,
     /// The new chat's text while another one is open.
@@ -100,6 +113,7 @@ pub struct State {
     pub models: Models,
     pub first_run: FirstRun,
     pub lab: Lab,
+    pub agents: Agents,
     /// Decoding settings that wait for a reload of the model.
     pub decoding: Option<crate::settings::Decoding>,
     /// The command palette, while it is open.
@@ -128,12 +142,15 @@ impl State {
             settings,
             settings_page: SettingsPage::default(),
             data_dir,
+            settings_file: PathBuf::new(),
+            version: env!("CARGO_PKG_VERSION").into(),
             sidebar: Sidebar::default(),
             chat: Chat::default(),
             unsent: String::new(),
             lives: BTreeMap::new(),
             models: Models::default(),
             lab: Lab::default(),
+            agents: Agents::default(),
             decoding: None,
             palette: None,
             server: ServerState::default(),
@@ -163,7 +180,9 @@ impl State {
     /// Tokens a second of plain decoding that the calibration predicts for this pair.
     pub fn plain_rate(&self) -> Option<f64> {
         let speculation = self.engine.speculation.as_ref()?;
-        speculation.predicted.get(&0).copied().filter(|rate| *rate > 0.0)
+        // Measured while the machine did something else, it would say anything.
+        let steady = !speculation.curves.as_ref().is_some_and(|curves| curves.unsteady);
+        speculation.predicted.get(&0).copied().filter(|rate| steady && *rate > 0.0)
     }
 
     /// Times plain decoding, while a reply is being drafted.
@@ -203,6 +222,11 @@ impl State {
     fn business(&self) -> Option<String> {
         if !self.lives.is_empty() {
             return Some("A reply is still being written. It will be kept as far as it got.".into());
+        }
+        match self.comparing() {
+            Some(Comparing::Race) => return Some("A race is being run. The lanes that are done will be lost with it.".into()),
+            Some(Comparing::Benchmark) => return Some("A benchmark is being run. Nothing is kept of half of one.".into()),
+            None => {}
         }
         let others = self.engine.requests.len();
         if others > 0 {
@@ -245,8 +269,12 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
     match message {
         Msg::Show(screen) => {
             state.screen = screen;
-            if screen == Screen::Lab && state.lab.view == LabView::Machine {
-                machine::opened(state, out);
+            if screen == Screen::Lab {
+                lab::opened(state, out);
+            }
+            if screen == Screen::Agents {
+                // Other programs may have changed their files since.
+                out.extend(update(state, AgentsMsg::Look.into()));
             }
         }
         Msg::Snapshot(snapshot) => models::snapshot(state, snapshot, out),
@@ -260,6 +288,9 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
         Msg::Lab(message) => lab::update(state, message, out),
         Msg::Files(message) => files::update(state, message, out),
         Msg::Machine(message) => machine::update(state, message, out),
+        Msg::Race(message) => race::update(state, message, out),
+        Msg::Bench(message) => bench::update(state, message, out),
+        Msg::Agents(message) => agents::update(state, message, out),
         Msg::Palette(message) => palette::update(state, message, out),
         Msg::Decoding(message) => decoding::update(state, message, out),
         Msg::Saved(result) => saved(state, result),
@@ -272,6 +303,7 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
             }
         }
         Msg::Notice { title, body } => state.toasts.push(Toast::warning(title, body)),
+        Msg::Fault { title, body } => state.toasts.push(Toast::error(title, body)),
         Msg::Open(url) => out.push(Effect::OpenUrl(url)),
         Msg::Copy(text) => copy(state, text, out),
         Msg::StopEverything => {
@@ -305,5 +337,6 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
         Msg::QuitConfirmed => out.push(Effect::Quit),
         Msg::QuitCancelled => state.confirm_quit = None,
     }
+    agents::follow(state, &mut effects);
     effects
 }

@@ -335,3 +335,18 @@ fn a_chat_is_exported_in_three_forms() {
         "{text}"
     );
 }
+
+#[test]
+fn a_question_whose_answer_was_deleted_can_be_answered() {
+    let mut state = ready();
+    let (id, _) = submitted(&say(&mut state, "Why?"));
+    delta(&mut state, id, "Because.");
+    finish(&mut state, id, FinishReason::Stop { matched: None });
+    chat(&mut state, ChatMsg::Delete(id));
+    assert_eq!(shown(&state).len(), 1);
+    let (again, request) = submitted(&chat(&mut state, ChatMsg::RegenerateLast));
+    assert_ne!(again, id);
+    assert_eq!(messages(&request).len(), 1);
+    // One answer at a time.
+    assert!(chat(&mut state, ChatMsg::RegenerateLast).is_empty());
+}

@@ -52,7 +52,7 @@ fn a_long_paste_is_a_file() {
 }
 
 #[test]
-fn unsent_files_are_kept_as_text_when_another_chat_is_opened() {
+fn unsent_files_are_kept_when_another_chat_is_opened() {
     let mut state = ready();
     attach(&mut state, "a.txt", "important");
     chat(&mut state, ChatMsg::Compose("see".into()));
@@ -85,7 +85,42 @@ fn unsent_files_are_kept_as_text_when_another_chat_is_opened() {
             .any(|effect| matches!(effect, Effect::Store(StoreWrite::Draft { session: 0, text }) if text.contains("important")))
     );
     chat(&mut state, ChatMsg::New);
-    assert!(state.chat.draft.text.contains("important") && state.chat.draft.text.ends_with("see"));
+    let draft = &state.chat.draft;
+    assert_eq!((draft.text.as_str(), draft.files.len()), ("see", 1));
+    assert_eq!(draft.files[0].text, "important");
+}
+
+#[test]
+fn a_kept_draft_has_its_files_after_a_start_too() {
+    let mut state = ready();
+    let effects = attach(&mut state, "a.txt", "important");
+    let kept = effects
+        .iter()
+        .find_map(|effect| match effect {
+            Effect::Store(StoreWrite::Draft { session: 0, text }) => Some(text.clone()),
+            _ => None,
+        })
+        .unwrap();
+    let mut state = ready();
+    chat(&mut state, ChatMsg::Draft(kept));
+    assert_eq!((state.chat.draft.text.as_str(), state.chat.draft.files.len()), ("", 1));
+}
+
+#[test]
+fn an_edited_question_keeps_its_files() {
+    let mut state = ready();
+    attach(&mut state, "sum.py", "print(1 + 1)");
+    let (id, _) = submitted(&say(&mut state, "What does it print?"));
+    finish(&mut state, id, FinishReason::Stop { matched: None });
+    chat(&mut state, ChatMsg::EditLast);
+    let edit = state.chat.edit.clone().unwrap();
+    assert_eq!((edit.text.as_str(), edit.files.len()), ("What does it print?", 1));
+    chat(&mut state, ChatMsg::EditText("And why?".into()));
+    let (_, request) = submitted(&chat(&mut state, ChatMsg::SendEdit));
+    assert_eq!(
+        messages(&request)[0].1,
+        "File `sum.py`:\n\n```python\nprint(1 + 1)\n```\n\nAnd why?"
+    );
 }
 
 #[test]

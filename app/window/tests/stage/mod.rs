@@ -7,7 +7,7 @@ pub mod scene;
 use dspark_protocol::double::{self, Script};
 use dspark_sessions::{MessageState, Store};
 use dspark_window::{
-    bridge::{Bridge, NoServer},
+    bridge::{Bridge, NoServer, ServerControl},
     settings::{Settings, ThemeChoice},
     shell::Window,
     state::{Clock, State},
@@ -35,19 +35,36 @@ pub fn window(test: &Test) -> &Window {
 }
 
 pub fn open_with(engine: dspark_protocol::EngineHandle, folder: tempfile::TempDir, size: [f32; 2], settings: Settings) -> Test {
+    open_served(engine, folder, size, settings, None)
+}
+
+/// With a server that is started, and a home of its own for other programs' settings.
+pub fn open_served(
+    engine: dspark_protocol::EngineHandle,
+    folder: tempfile::TempDir,
+    size: [f32; 2],
+    settings: Settings,
+    desk: Option<scene::Desk>,
+) -> Test {
     let store = Store::open(folder.path()).unwrap().store;
     let data = folder.path().to_path_buf();
     let setup = Box::new(move |ctx: &egui::Context| {
         let state = State::new(settings, data.clone(), store.next_ids(), Clock::now());
+        let served = desk.is_some();
         let bridge = Bridge::new(
             engine,
             Some(store),
             Arc::new(scene::ScriptedCatalog),
-            Arc::new(NoServer),
+            desk.map_or_else(|| Arc::new(NoServer) as Arc<dyn ServerControl>, |desk| Arc::new(desk)),
             data.join("settings.toml"),
         )
-        .on_machine(Arc::new(scene::ScriptedMachine));
-        Window::new(ctx, state, bridge)
+        .on_machine(Arc::new(scene::ScriptedMachine))
+        .among(Some(scene::Scene::places(&data)));
+        let mut window = Window::new(ctx, state, bridge);
+        if served {
+            window.start_server(ctx);
+        }
+        window
     });
     let stage = Stage {
         window: None,
@@ -131,7 +148,10 @@ pub fn answers(test: &Test) -> Vec<(String, MessageState)> {
 pub fn picture(name: &str, scene: scene::Scene, theme: ThemeChoice, size: [f32; 2]) {
     let folder = tempfile::tempdir().unwrap();
     scene.prepare(folder.path(), None).unwrap();
-    let mut test = open_with(scene.engine(), folder, size, settings(theme));
+    let mut settings = settings(theme);
+    settings.server.enabled = scene != scene::Scene::AgentsOff;
+    let desk = scene.of_agents().then(|| scene.server());
+    let mut test = open_served(scene.engine(), folder, size, settings, desk);
     until(&mut test, "the engine", |window| {
         window.state.engine.state != dspark_protocol::EngineState::Starting
     });
@@ -140,8 +160,19 @@ pub fn picture(name: &str, scene: scene::Scene, theme: ThemeChoice, size: [f32; 
         test.run_steps(2);
         until(&mut test, "the chat", |window| window.state.chat.opening.is_none());
     }
+    if scene.of_agents() {
+        until(&mut test, "the programs", |window| {
+            window.state.agents.standings.is_some() && !window.state.agents.looking
+        });
+    }
     if scene == scene::Scene::FirstRunDone {
         until(&mut test, "the trial", |window| window.state.truth().is_some());
+    }
+    if scene == scene::Scene::RaceRunning {
+        until(&mut test, "the first tokens", |window| {
+            let running = window.state.lab.race.running.as_ref();
+            running.is_some_and(|running| running.lanes[0].tokens > 20)
+        });
     }
     if scene == scene::Scene::FirstRunGo {
         until(&mut test, "the calibration", |window| {
@@ -149,6 +180,9 @@ pub fn picture(name: &str, scene: scene::Scene, theme: ThemeChoice, size: [f32; 
             loading.is_some_and(|loading| loading.stage == dspark_protocol::LoadStage::Calibrating)
         });
     }
+    until(&mut test, "the count of the composer", |window| {
+        window.state.chat.draft.is_counted()
+    });
     std::thread::sleep(Duration::from_millis(300));
     test.run_steps(10);
     test.snapshot(name);

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     HubError, Job, Result, Stage, disk,
+    places::OUR_CACHE,
     tensors::{Header, Slot, Writer},
 };
 use half::f16;
@@ -58,7 +59,7 @@ pub fn convert(gguf: &Path, out: &Path, source: &str, job: &Job) -> Result<Conve
     let (plan, bytes) = loop {
         let plan = plan(&file, &dims, &wide)?;
         let bytes = plan.iter().map(Item::bytes).sum();
-        disk::require(&partial, bytes)?;
+        disk::require(&partial, bytes, OUR_CACHE)?;
         match write(&file, &dims, &plan, &partial, job)? {
             None => break (plan, bytes),
             Some(tensor) => drop(wide.insert(tensor)),

@@ -144,6 +144,7 @@ pub fn drafting() -> SpeculationState {
         cap_origin: CapOrigin::Derived,
         tree: "off".into(),
         acceptance: 0.70,
+        rounds: 96,
         predicted: rates(&curves, 0.70),
         curves: Some(curves),
     }

@@ -95,6 +95,7 @@ pub(crate) fn parse(body: &Value) -> Result<Wish, ApiError> {
         load: LoadWish {
             model: model.to_owned(),
             drafter: fields.text("drafter")?.map(str::to_owned).filter(|drafter| !drafter.is_empty()),
+            drafter_bits: drafter_bits(fields)?,
             mode,
             speculation,
             context_window: None,
@@ -151,16 +152,32 @@ fn share(fields: &mut Fields<'_>, name: &'static str, most: f64) -> Result<Optio
         .transpose()
 }
 
-/// An integer or `auto`. 0 and below mean the full block where the drafter is a block one, and 1 elsewhere.
+/// An integer, `auto`, `derived` or `full`, as `--max-draft`. 0 and below mean the full block where the drafter is a block one, and 1 elsewhere.
 fn cap(fields: &mut Fields<'_>, mode: Mode) -> Result<Cap, ApiError> {
     match fields.get("max_draft") {
         None => Ok(Cap::default()),
         Some(Value::String(word)) if word == "auto" => Ok(Cap::Auto),
+        Some(Value::String(word)) if word == "derived" => Ok(Cap::Derived),
+        Some(Value::String(word)) if word == "full" => Ok(Cap::Full),
         Some(value) => match value.is_number().then(|| integer(value)).flatten() {
             Some(..=0) if mode == Mode::Dflash => Ok(Cap::Full),
             Some(count) => Ok(Cap::Fixed(count.max(1) as usize)),
-            None => Err(wrong("max_draft", "a whole number or `auto`", value)),
+            None => Err(wrong("max_draft", "a whole number, `auto`, `derived` or `full`", value)),
         },
+    }
+}
+
+/// What quantizing can pack to, as `--drafter-bits`; 0 keeps the drafter as it is stored.
+fn drafter_bits(fields: &mut Fields<'_>) -> Result<Option<u8>, ApiError> {
+    let value = fields.get("drafter_bits");
+    let bits = whole(fields, "drafter_bits")?.map(|bits| u8::try_from(bits).ok().filter(|bits| [0, 2, 3, 4, 5, 6, 8].contains(bits)));
+    match (bits, value) {
+        (Some(None), Some(value)) => Err(wrong(
+            "drafter_bits",
+            "2, 3, 4, 5, 6 or 8, or 0 to keep the drafter as it is stored",
+            value,
+        )),
+        (bits, _) => Ok(bits.flatten()),
     }
 }
 
@@ -185,7 +202,7 @@ mod tests {
     #[test]
     fn every_knob_is_read() {
         let wish = parse(
-            &json!({"model": " m ", "drafter": "d", "mode": "dspark", "max_draft": 4, "lookup_drafts": true, "tree": 16,
+            &json!({"model": " m ", "drafter": "d", "drafter_bits": 8, "mode": "dspark", "max_draft": 4, "lookup_drafts": true, "tree": 16,
             "confidence_threshold": 0.5, "context_window": 4096, "warmup": false, "enable_thinking": false, "reasoning_effort": "low",
             "async": true, "small_m": true, "novel": 1}),
         )
@@ -202,6 +219,11 @@ mod tests {
         };
         assert_eq!(wish.load.speculation, wanted);
         assert_eq!((wish.later, wish.load.warm_up), (true, false));
+        assert_eq!(wish.load.drafter_bits, Some(8));
+        for (word, cap) in [("auto", Cap::Auto), ("derived", Cap::Derived), ("full", Cap::Full)] {
+            let wish = parse(&json!({"model": "m", "max_draft": word})).unwrap();
+            assert_eq!(wish.load.speculation.cap, cap, "{word}");
+        }
         let told = wish.warnings.join(" ");
         assert!(told.contains("small_m") && told.contains("novel"), "{told}");
         let mut sticky = Sticky::default();
@@ -224,6 +246,8 @@ mod tests {
             (json!({"model": 5}), "model"),
             (json!({"max_draft": true}), "max_draft"),
             (json!({"max_draft": "many"}), "max_draft"),
+            (json!({"drafter_bits": 7}), "drafter_bits"),
+            (json!({"drafter_bits": true}), "drafter_bits"),
             (json!({"lookup_drafts": 1}), "lookup_drafts"),
             (json!({"confidence_threshold": 2}), "confidence_threshold"),
             (json!({"confidence_threshold": true}), "confidence_threshold"),

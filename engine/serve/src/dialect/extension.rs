@@ -1,7 +1,7 @@
 //! The `x_mlx_dspark` block: what this engine can say about an answer beyond any dialect.
 
 use crate::generate::Closing;
-use dspark_protocol::{CapOrigin, FinishReason, SpeculationState, SpeculationSummary};
+use dspark_protocol::{CapOrigin, FinishReason, SpeculationState, SpeculationSummary, Summary, Usage};
 use serde_json::{Map, Value, json};
 
 pub(crate) const KEY: &str = "x_mlx_dspark";
@@ -13,8 +13,19 @@ fn rounded(value: f64, decimals: i32) -> Value {
 }
 
 pub(crate) fn block(closing: &Closing, request_id: &str) -> Value {
-    let summary = &closing.summary;
-    let (usage, timings, finish) = (&closing.end.usage, &summary.timings, &summary.finish);
+    let usage = &closing.end.usage;
+    let served = [("request_id", json!(request_id)), ("cache", closing.receipt.report(usage))];
+    Value::Object(summarized(&closing.summary, usage, served, &closing.warnings))
+}
+
+/// What the engine says of an answer, with what a server adds. `usage` has its reasoning counted.
+pub(crate) fn summarized(
+    summary: &Summary,
+    usage: &Usage,
+    served: impl IntoIterator<Item = (&'static str, Value)>,
+    warnings: &[String],
+) -> Map<String, Value> {
+    let (timings, finish) = (&summary.timings, &summary.finish);
     let mut block = Map::new();
     let mut set = |key: &str, value: Value| {
         block.insert(key.into(), value);
@@ -46,15 +57,14 @@ pub(crate) fn block(closing: &Closing, request_id: &str) -> Value {
     }
     set("stop_reason_detail", detail(finish));
     set("seed", json!(summary.seed));
-    set("request_id", json!(request_id));
-    set("cache", closing.receipt.report(usage));
-    if !closing.warnings.is_empty() {
-        set("warnings", json!(closing.warnings));
+    served.into_iter().for_each(|(key, value)| set(key, value));
+    if !warnings.is_empty() {
+        set("warnings", json!(warnings));
     }
     if !summary.token_ids.is_empty() {
         set("token_ids", json!(summary.token_ids));
     }
-    Value::Object(block)
+    block
 }
 
 /// What drafting did for one answer. Keys that would say nothing are left out.

@@ -61,13 +61,29 @@ pub(crate) const SHAPES: [&str; 6] = [
     "smoothing_curve",
 ];
 
-/// (what the client asked for, the bound to use). 0 and null count as absent, −1 as no limit, nonsense as absent.
+/// (what the client asked for, the bound to use). 0 and null count as absent, −1 as no limit, words as absent.
 /// `long`: without a limit of the client's, the cap counts instead of the default, which could cut a call in two.
-pub(crate) fn max_tokens(fields: &mut Fields<'_>, names: &[&'static str], defaults: &Defaults, long: bool) -> (Option<usize>, usize) {
+///
+/// # Errors
+/// A number that is not whole, or no number at all: half a token, a list.
+pub(crate) fn max_tokens(
+    fields: &mut Fields<'_>,
+    names: &[&'static str],
+    defaults: &Defaults,
+    long: bool,
+) -> Result<(Option<usize>, usize), ApiError> {
     let cap = defaults.max_tokens_cap.max(1);
-    let given: Vec<_> = names.iter().filter_map(|name| fields.get(name)).collect();
-    let asked = given.into_iter().filter_map(integer).find(|tokens| *tokens != 0);
-    match asked {
+    let mut asked = None;
+    for name in names {
+        let Some(value) = fields.get(name) else { continue };
+        let word = value.as_str().is_some_and(|text| text.trim().parse::<f64>().is_err());
+        match integer(value) {
+            Some(tokens) => asked = asked.or(Some(tokens).filter(|tokens| *tokens != 0)),
+            None if word => fields.warnings.push(format!("`{name}` is not a number and was ignored")),
+            None => return Err(wrong(name, "a whole number of tokens", value)),
+        }
+    }
+    Ok(match asked {
         Some(..=-1) => (None, cap),
         Some(tokens) => {
             let tokens = usize::try_from(tokens).unwrap_or(cap);
@@ -80,7 +96,7 @@ pub(crate) fn max_tokens(fields: &mut Fields<'_>, names: &[&'static str], defaul
         }
         None if long || defaults.thinks => (None, cap),
         None => (None, defaults.max_tokens.clamp(1, cap)),
-    }
+    })
 }
 
 pub(crate) fn choices(fields: &mut Fields<'_>, stream: bool) -> Result<usize, ApiError> {

@@ -9,7 +9,7 @@ pub use ready::{check_ready_file, write_ready_file};
 
 use crate::{
     App, Host, ServeConfig,
-    registry::{ClientStats, LiveRequest},
+    registry::{Activity, ClientStats, LiveRequest},
 };
 use dspark_protocol::EngineHandle;
 use std::{fmt::Write, future::Future, net::SocketAddr, sync::Arc, time::Duration};
@@ -42,9 +42,22 @@ impl Server {
     /// # Errors
     /// As [`Server::bind`].
     pub async fn bind_with(config: ServeConfig, engine: EngineHandle, host: Option<Arc<dyn Host>>) -> Result<Self, BindError> {
+        Self::bind_again(config, engine, host, Activity::default()).await
+    }
+
+    /// The same, going on with what an earlier server of this program has seen.
+    ///
+    /// # Errors
+    /// As [`Server::bind`].
+    pub async fn bind_again(
+        config: ServeConfig,
+        engine: EngineHandle,
+        host: Option<Arc<dyn Host>>,
+        activity: Activity,
+    ) -> Result<Self, BindError> {
         let (listener, address) = bind::listen(&config).await?;
         Ok(Self {
-            app: App::with_host(config, engine, address.ip(), host),
+            app: App::going_on(config, engine, address.ip(), host, activity),
             listener,
             address,
             stop: CancellationToken::new(),

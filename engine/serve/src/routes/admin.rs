@@ -1,6 +1,6 @@
 //! `/admin/*`: loading, unloading, and what is going on.
 
-use super::body;
+use super::{body, metrics};
 use crate::{App, admin, error::ApiError, host::Serving};
 use axum::{
     Json,
@@ -28,6 +28,9 @@ pub(crate) async fn load(State(app): State<App>, request: Request) -> Result<Res
         return Ok((StatusCode::ACCEPTED, Json(told(admin::status(&app), &warnings))).into_response());
     }
     task.await.unwrap_or_else(|_| Err(EngineError::Stopped.into()))?;
+    // What the load itself has to say: a cap or a window that could not be had.
+    let notes = app.engine.snapshot().model.as_ref().map(|model| model.notes.clone());
+    let warnings: Vec<String> = warnings.into_iter().chain(notes.into_iter().flatten()).collect();
     Ok(Json(told(admin::status(&app), &warnings)).into_response())
 }
 
@@ -72,40 +75,9 @@ pub(crate) async fn cancel(State(app): State<App>, request: Request) -> Result<J
     Ok(Json(json!({ "cancelled": cancelled })))
 }
 
+/// What is under way, what is over, and who asked.
 pub(crate) async fn requests(State(app): State<App>) -> Json<Value> {
-    let live: Vec<Value> = app
-        .registry
-        .live()
-        .iter()
-        .map(|live| {
-            json!({
-                "request_id": live.request_id,
-                "client": live.client,
-                "route": live.route,
-                "phase": format!("{:?}", live.phase).to_lowercase(),
-                "prompt_tokens": live.prompt_tokens,
-                "generated": live.generated,
-                "seconds": live.since.elapsed().as_secs_f64(),
-            })
-        })
-        .collect();
-    let seen = |at: std::time::SystemTime| at.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let clients: Vec<Value> = app
-        .registry
-        .clients()
-        .iter()
-        .map(|client| {
-            json!({
-                "client": client.client,
-                "requests": client.requests,
-                "failed": client.failed,
-                "prompt_tokens": client.prompt_tokens,
-                "completion_tokens": client.completion_tokens,
-                "last_seen": seen(client.last_seen),
-            })
-        })
-        .collect();
-    Json(json!({ "requests": live, "clients": clients }))
+    Json(app.registry.report())
 }
 
 pub(crate) async fn models(State(app): State<App>) -> Result<Json<Value>, ApiError> {
@@ -122,24 +94,35 @@ pub(crate) async fn doctor(State(app): State<App>) -> Result<Json<Value>, ApiErr
 
 pub(crate) async fn machine(State(app): State<App>) -> Result<Json<Value>, ApiError> {
     let snapshot = app.engine.snapshot();
-    let mut report = match app.host.clone() {
-        Some(host) => blocking(move || host.machine()).await?,
-        None => json!({}),
-    };
+    let gauges = metrics::gauges(&app, &snapshot).await?;
+    let mut memory = gauges.memory;
+    if memory.is_object() {
+        memory["allocator"] = metrics::allocator(&snapshot);
+    }
+    let drafter = snapshot.speculation.as_ref().and_then(|state| state.drafter.as_ref());
     let model = snapshot.model.as_ref().map(|model| {
         json!({
             "target": model.name,
             "drafter": model.drafter,
             "mode": model.mode,
             "target_weights": model.weight_bytes,
+            "drafter_weights": drafter.map(|drafter| drafter.weight_bytes),
             "kv_bytes_per_token": model.kv_bytes_per_token,
             "context_window": model.context_window,
         })
     });
-    report["engine"] = json!(snapshot.machine.as_ref());
-    report["allocator"] = json!(snapshot.memory);
-    report["model"] = json!(model);
-    Ok(Json(report))
+    Ok(Json(json!({
+        "chip": gauges.chip,
+        "bandwidth": gauges.bandwidth,
+        "memory": memory,
+        "model": model,
+        "roofline": gauges.roofline,
+        "baseline": gauges.baseline,
+        "verdict": gauges.verdict,
+        "guard": metrics::guard(&snapshot),
+        "engine": snapshot.machine.as_ref(),
+        "allocator": snapshot.memory,
+    })))
 }
 
 /// The settings of every known client for the address that this request was sent to. The one reply that holds the key.
@@ -162,7 +145,7 @@ pub(crate) async fn integrations(State(app): State<App>, request: Request) -> Re
     Ok(Json(Value::Object(report)))
 }
 
-async fn blocking(work: impl FnOnce() -> Value + Send + 'static) -> Result<Value, ApiError> {
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(work).await.map_err(|_| {
         ApiError::new(
             StatusCode::INTERNAL_SERVER_ERROR,

@@ -65,7 +65,7 @@ fn describe(model: &ModelInfo, machine: &MachineInfo, state: &SpeculationState, 
     })
 }
 
-fn curve(points: &BTreeMap<usize, f64>, decimals: i32) -> Map<String, Value> {
+pub(super) fn curve(points: &BTreeMap<usize, f64>, decimals: i32) -> Map<String, Value> {
     points
         .iter()
         .map(|(at, value)| (at.to_string(), rounded(*value, decimals)))

@@ -10,11 +10,15 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use dspark_protocol::{EngineState, ModelInfo, Snapshot};
+use dspark_protocol::{EngineState, ModelInfo, Pressure, Snapshot};
 use serde_json::{Value, json};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Changes when a field here changes its meaning.
 const API_VERSION: u32 = 1;
+
+/// Seconds for which memory that was given back is worth a warning.
+const SHED_SHOWN: u64 = 600;
 
 /// 200, but for a stalled engine: 503, so that a supervisor that looks only at the status notices.
 pub(crate) async fn health(State(app): State<App>) -> Response {
@@ -48,7 +52,8 @@ fn report(app: &App, snapshot: &Snapshot, status: &Status) -> Value {
         "progress": progress,
         "download": app.admin.download(),
         "error": error,
-        "warnings": snapshot.model.as_ref().map_or(&[][..], |model| &model.notes),
+        "warnings": warnings(snapshot),
+        "memory_guard": super::metrics::guard(snapshot),
         "state": snapshot.state,
         "version": app.config.version,
         "api_version": API_VERSION,
@@ -83,6 +88,38 @@ fn report(app: &App, snapshot: &Snapshot, status: &Status) -> Value {
         }
     }
     report
+}
+
+/// Rows `{code, level, message, action}`: what a person should know now.
+fn warnings(snapshot: &Snapshot) -> Vec<Value> {
+    let notes = snapshot.model.iter().flat_map(|model| &model.notes);
+    let mut rows: Vec<Value> = notes
+        .map(|note| json!({"code": "load_note", "level": "info", "message": note, "action": null}))
+        .collect();
+    let free = "close other programs, or load a smaller model";
+    let pressure = match snapshot.guard.level {
+        Pressure::Normal => None,
+        Pressure::Warning => Some(("attention", "memory is running short")),
+        Pressure::Critical => Some(("problem", "memory is critically short")),
+    };
+    if let Some((level, message)) = pressure {
+        rows.push(json!({"code": "memory_pressure", "level": level, "message": message, "action": free}));
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    if let Some(shed) = snapshot.guard.last_shed.filter(|shed| now.saturating_sub(shed.at) < SHED_SHOWN) {
+        let what = if shed.prompts_dropped {
+            "the kept prompts were dropped: the next turns are computed anew"
+        } else {
+            "copies within kept prompts were dropped"
+        };
+        let message = format!(
+            "memory ran short {} s ago, so {what} ({} bytes freed)",
+            now.saturating_sub(shed.at),
+            shed.freed_bytes
+        );
+        rows.push(json!({"code": "memory_guard", "level": "attention", "message": message, "action": free}));
+    }
+    rows
 }
 
 /// What holds for the loaded model. Features that do not exist yet have no key: a key is a promise to clients.

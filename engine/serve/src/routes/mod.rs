@@ -82,7 +82,7 @@ pub fn service(app: App) -> impl Service<Request, Response = Response, Error = I
         .map_request(normalise as fn(Request) -> Request)
 }
 
-/// Removes trailing slashes and leading `/v1` segments; keeps the query.
+/// Removes empty segments and leading `/v1` segments; keeps the query.
 fn normalise(mut request: Request) -> Request {
     let original = request.uri().path().to_owned();
     let path = canonical(&original);
@@ -90,7 +90,7 @@ fn normalise(mut request: Request) -> Request {
         let mut parts = request.uri().clone().into_parts();
         let target = match request.uri().query() {
             Some(query) => format!("{path}?{query}"),
-            None => path.to_owned(),
+            None => path,
         };
         parts.path_and_query = target.parse().ok();
         if let Ok(uri) = Uri::from_parts(parts) {
@@ -101,15 +101,12 @@ fn normalise(mut request: Request) -> Request {
     request
 }
 
-fn canonical(path: &str) -> &str {
-    let mut path = path.trim_end_matches('/');
-    for _ in 0..2 {
-        match path.strip_prefix("/v1") {
-            Some(rest) if rest.starts_with('/') || rest.is_empty() => path = rest,
-            _ => break,
-        }
-    }
-    if path.is_empty() { "/" } else { path }
+/// Empty segments come from a base URL that ends in `/` with a path that begins with one.
+fn canonical(path: &str) -> String {
+    let mut segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    let versions = segments.iter().take(2).take_while(|segment| **segment == "v1").count();
+    segments.drain(..versions);
+    format!("/{}", segments.join("/"))
 }
 
 const ROUTES: &str = "GET /health, GET /v1/models, GET /v1/models/{id}, POST /v1/chat/completions, POST /v1/completions, \
@@ -156,6 +153,8 @@ mod tests {
         for (path, route) in [
             ("/v1/chat/completions", "/chat/completions"),
             ("/v1/v1/chat/completions//", "/chat/completions"),
+            ("//v1//models", "/models"),
+            ("/v1//v1/models//owner//name", "/models/owner/name"),
             ("/chat/completions", "/chat/completions"),
             ("/v1/models/owner/name", "/models/owner/name"),
             ("/v1", "/"),

@@ -21,9 +21,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use dspark_protocol::{
-    Cap, EngineError, Event, Message, Mode, Prompt, Request as Generate, SpeculationOptions, Summary, TemplateOptions, TreeSetting,
-};
+use dspark_compare::{Arm, Verdict, judge, rounded};
+use dspark_protocol::{Cap, EngineError, Event, Message, Mode, Prompt, SpeculationOptions, Summary, TemplateOptions, TreeSetting};
 use futures_util::stream;
 use serde_json::{Value, json};
 use std::{convert::Infallible, time::Instant};
@@ -44,44 +43,29 @@ struct Race {
     max_tokens: usize,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Arm {
-    mode: Mode,
-    cap: Cap,
-    confidence: f32,
-}
-
-impl Arm {
-    fn of(mode: Mode) -> Self {
-        Self {
-            mode,
-            cap: Cap::Derived,
-            confidence: 0.0,
-        }
-    }
-
-    fn cap(self) -> Value {
-        match self.cap {
-            Cap::Fixed(cap) => json!(cap),
-            Cap::Auto => json!("auto"),
-            Cap::Derived | Cap::Full => Value::Null,
-        }
-    }
-
-    fn label(self) -> String {
-        let mode = word(self.mode);
-        let cap = match self.cap {
-            Cap::Fixed(cap) => format!(" cap {cap}"),
-            Cap::Auto => " auto".into(),
-            Cap::Derived | Cap::Full => String::new(),
-        };
-        let confidence = (self.confidence > 0.0).then(|| format!(" from {}", self.confidence));
-        format!("{mode}{cap}{}", confidence.unwrap_or_default())
+/// As the request names it: whatever it does not say follows the pair.
+fn arm_of(mode: Mode, cap: Cap, confidence: f32) -> Arm {
+    Arm {
+        mode,
+        options: Some(SpeculationOptions {
+            cap,
+            confidence,
+            tree: TreeSetting::Auto,
+            lookup: None,
+        }),
     }
 }
 
-fn word(mode: Mode) -> String {
-    json!(mode).as_str().unwrap_or_default().to_owned()
+fn usual(mode: Mode) -> Arm {
+    arm_of(mode, Cap::Derived, 0.0)
+}
+
+fn cap(arm: Arm) -> Value {
+    match arm.options.map(|options| options.cap) {
+        Some(Cap::Fixed(cap)) => json!(cap),
+        Some(Cap::Auto) => json!("auto"),
+        Some(Cap::Derived | Cap::Full) | None => Value::Null,
+    }
 }
 
 /// # Errors
@@ -95,8 +79,8 @@ fn parse(value: &Value, loaded: Mode) -> Result<Race, ApiError> {
     let prompt = prompt.ok_or_else(|| ApiError::invalid("prompt", "`prompt` is required: the text that every arm answers"))?;
     let arms = match fields.array("arms")? {
         None => match loaded {
-            Mode::Baseline => vec![Arm::of(Mode::Lookup), Arm::of(Mode::Baseline)],
-            mode => vec![Arm::of(mode), Arm::of(Mode::Baseline)],
+            Mode::Baseline => vec![usual(Mode::Lookup), usual(Mode::Baseline)],
+            mode => vec![usual(mode), usual(Mode::Baseline)],
         },
         Some(arms) => arms.iter().map(arm).collect::<Result<_, _>>()?,
     };
@@ -146,7 +130,7 @@ fn arm(value: &Value) -> Result<Arm, ApiError> {
         })
     };
     let Some(map) = value.as_object() else {
-        return mode(value).map(Arm::of);
+        return mode(value).map(usual);
     };
     let mode = mode(map.get("mode").unwrap_or(&Value::Null))?;
     let cap = match map.get("cap").filter(|cap| !cap.is_null()) {
@@ -169,11 +153,11 @@ fn arm(value: &Value) -> Result<Arm, ApiError> {
             "arms.confidence",
             format!(
                 "`confidence` cuts the drafts of mode `dspark`; mode `{}` has no such estimate",
-                word(mode)
+                mode.name()
             ),
         ));
     }
-    Ok(Arm { mode, cap, confidence })
+    Ok(arm_of(mode, cap, confidence))
 }
 
 pub(crate) async fn race(State(app): State<App>, Extension(asker): Extension<Asker>, request: Request) -> Result<Response, ApiError> {
@@ -235,7 +219,7 @@ impl Track {
 
     async fn run(&mut self, race: &Race, prompt: &[u32], model: &str) -> Result<(), Gone> {
         let mut start = json!({
-            "arms": race.arms.iter().map(|arm| arm.label()).collect::<Vec<_>>(),
+            "arms": race.arms.iter().map(Arm::name).collect::<Vec<_>>(),
             "max_tokens": race.max_tokens,
             "model": model,
         });
@@ -248,10 +232,11 @@ impl Track {
         self.tell("start", &start).await?;
         let mut ran = Vec::new();
         for (index, arm) in race.arms.iter().enumerate() {
-            let about = json!({"index": index, "mode": arm.mode, "cap": arm.cap(), "confidence": arm.confidence, "label": arm.label()});
+            let confidence = arm.options.map_or(0.0, |options| options.confidence);
+            let about = json!({"index": index, "mode": arm.mode, "cap": cap(*arm), "confidence": confidence, "label": arm.name()});
             self.tell("arm_start", &about).await?;
             match self.arm(index, *arm, prompt, race.max_tokens).await? {
-                Ok(ids) => ran.push(Ran { label: arm.label(), ids }),
+                Ok(ids) => ran.push(Ran { label: arm.name(), ids }),
                 Err(error) => return self.fail(&error).await,
             }
         }
@@ -270,19 +255,7 @@ impl Track {
 
     /// One generation, on an empty cache.
     async fn arm(&mut self, index: usize, arm: Arm, prompt: &[u32], max_tokens: usize) -> Result<Result<Vec<u32>, ApiError>, Gone> {
-        let request = Generate {
-            prompt: Prompt::Tokens(prompt.to_vec()),
-            mode: arm.mode,
-            speculation: Some(SpeculationOptions {
-                cap: arm.cap,
-                confidence: arm.confidence,
-                tree: TreeSetting::Auto,
-                lookup: None,
-            }),
-            return_token_ids: true,
-            fresh: true,
-            ..Generate::chat(self.asker.client.clone(), Vec::new(), max_tokens)
-        };
+        let request = arm.request(&self.asker.client, Prompt::Tokens(prompt.to_vec()), max_tokens);
         let started = Running::start(
             &self.app,
             &self.asker,
@@ -321,68 +294,79 @@ impl Track {
         }
     }
 
-    /// Compares every arm with the reference; where one differs, the model itself is asked what it would have said there.
+    /// Compares every arm with the reference.
     async fn judge(&self, ran: &[Ran], reference: usize, prompt: &[u32]) -> Result<Value, ApiError> {
         let own = &ran[reference];
-        let mut divergences = Vec::new();
-        let mut overlap = true;
+        let mut verdicts = Vec::new();
         for (index, other) in ran.iter().enumerate().filter(|(index, _)| *index != reference) {
-            let first = own.ids.iter().zip(&other.ids).position(|(a, b)| a != b);
-            let Some(first) = first else {
-                if own.ids.len() != other.ids.len() {
-                    let shorter = own.ids.len().min(other.ids.len());
-                    divergences.push(json!({"arm": index, "label": other.label, "first_diff": shorter, "length_only": true}));
-                }
-                continue;
-            };
-            overlap = false;
-            let mut told = json!({
-                "arm": index, "label": other.label, "first_diff": first, "length_only": false,
-                "reference_token": own.ids[first], "arm_token": other.ids[first],
-            });
-            let report = self.app.engine.force(prompt.to_vec(), other.ids[..=first].to_vec())?;
-            let report = report.await.map_err(|_| ApiError::from(EngineError::Stopped))??;
-            if let Some(at) = report.divergences.iter().find(|at| at.step == first) {
-                told["margin"] = json!(at.plain_logit - at.emitted_logit);
-                told["logits"] = json!({"plain": at.plain_logit, "arm": at.emitted_logit});
-                told["approximate"] = json!(at.near_tie);
-            } else {
-                // Decoding it alone, one row at a time, says what the arm says: the reference is the one that was rounded.
-                told["margin"] = json!(0.0);
-                told["approximate"] = json!(true);
-            }
-            divergences.push(told);
+            let verdict = judge(&self.app.engine, prompt, &own.ids, &other.ids).await?;
+            verdicts.push((index, other.label.as_str(), verdict));
         }
-        let defects = divergences.iter().filter(|told| told["approximate"] == json!(false)).count();
-        let detail = if divergences.is_empty() {
-            "every arm said the same, token by token".to_owned()
-        } else if overlap {
-            "the arms agree as far as the shorter one goes".to_owned()
-        } else if defects == 0 {
-            "the arms part where two tokens are as good as tied: the kernels of one row and of several round differently".to_owned()
-        } else {
-            format!("{defects} of the arms said something that plain decoding would clearly not have said")
-        };
-        Ok(json!({
-            "comparable": true,
-            "identical": divergences.is_empty(),
-            "identical_where_overlapping": overlap,
-            "reference": own.label,
-            "divergences": divergences,
-            "detail": detail,
-        }))
+        Ok(told(&own.label, &verdicts))
     }
+}
+
+/// What all arms come to, as the clients of the route read it.
+fn told(reference: &str, verdicts: &[(usize, &str, Verdict)]) -> Value {
+    let differing = verdicts.iter().filter(|(_, _, verdict)| !verdict.is_identical());
+    let divergences: Vec<Value> = differing
+        .map(|(index, label, verdict)| {
+            let mut told = json!({"arm": index, "label": label});
+            match verdict {
+                Verdict::Identical => {}
+                Verdict::Shorter { at } => {
+                    told["first_diff"] = json!(at);
+                    told["length_only"] = json!(true);
+                }
+                Verdict::NearTie(at) | Verdict::Differs(at) => {
+                    told["first_diff"] = json!(at.at);
+                    told["length_only"] = json!(false);
+                    told["reference_token"] = json!(at.reference_token);
+                    told["arm_token"] = json!(at.token);
+                    told["margin"] = json!(at.margin);
+                    told["ulps"] = json!(at.ulps);
+                    if let Some((plain, arm)) = at.logits {
+                        told["logits"] = json!({"plain": plain, "arm": arm});
+                    }
+                    told["approximate"] = json!(matches!(verdict, Verdict::NearTie(_)));
+                }
+            }
+            told
+        })
+        .collect();
+    let overlap = verdicts.iter().all(|(_, _, verdict)| verdict.difference().is_none());
+    let defects = verdicts
+        .iter()
+        .filter(|(_, _, verdict)| matches!(verdict, Verdict::Differs(_)))
+        .count();
+    let detail = if divergences.is_empty() {
+        "every arm said the same, token by token".to_owned()
+    } else if overlap {
+        "the arms agree as far as the shorter one goes".to_owned()
+    } else if defects == 0 {
+        "the arms part where two tokens are as good as tied: the kernels of one row and of several round differently".to_owned()
+    } else {
+        format!("{defects} of the arms said something that plain decoding would clearly not have said")
+    };
+    json!({
+        "comparable": true,
+        "identical": divergences.is_empty(),
+        "identical_where_overlapping": overlap,
+        "reference": reference,
+        "divergences": divergences,
+        "detail": detail,
+    })
 }
 
 fn done(index: usize, arm: Arm, summary: &Summary) -> Value {
     let seconds = summary.timings.prefill + summary.timings.decode;
     json!({
         "index": index,
-        "label": arm.label(),
+        "label": arm.name(),
         "mode": arm.mode,
         "effective_mode": summary.effective_mode,
         "mode_reason": summary.mode_reason,
-        "cap": summary.speculation.as_ref().map_or_else(|| arm.cap(), |told| json!(told.cap)),
+        "cap": summary.speculation.as_ref().map_or_else(|| cap(arm), |told| json!(told.cap)),
         "tokens": summary.usage.completion_tokens,
         "seconds": rounded(seconds, 3),
         "tokens_per_sec": rounded(summary.timings.end_to_end_rate(&summary.usage), 1),
@@ -391,11 +375,6 @@ fn done(index: usize, arm: Arm, summary: &Summary) -> Value {
         "target_forwards": summary.target_forwards,
         "lookup_rounds": summary.speculation.as_ref().map_or(0, |told| told.stats.lookup_rounds),
     })
-}
-
-fn rounded(value: f64, places: i32) -> f64 {
-    let scale = 10f64.powi(places);
-    (value * scale).round() / scale
 }
 
 #[cfg(test)]
@@ -410,7 +389,7 @@ mod tests {
             Mode::Dspark,
         )
         .unwrap();
-        let labels: Vec<String> = race.arms.iter().map(|arm| arm.label()).collect();
+        let labels: Vec<String> = race.arms.iter().map(Arm::name).collect();
         assert_eq!(labels, ["baseline", "dspark cap 4 from 0.5", "lookup auto"]);
         assert_eq!((race.max_tokens, race.options.enable_thinking), (9, Some(false)));
         assert_eq!(race.options.reasoning_effort.as_deref(), Some("high"));
@@ -424,6 +403,37 @@ mod tests {
         };
         assert_eq!(modes(Mode::Dspark), [Mode::Dspark, Mode::Baseline]);
         assert_eq!(modes(Mode::Baseline), [Mode::Lookup, Mode::Baseline]);
+    }
+
+    #[test]
+    fn a_difference_is_told_with_its_margin() {
+        let at = dspark_compare::Difference {
+            at: 37,
+            reference_token: 5,
+            token: 6,
+            reference_text: "a".into(),
+            text: "b".into(),
+            margin: 0.0625,
+            ulps: 1.0,
+            logits: Some((20.0, 19.9375)),
+        };
+        let verdicts = [
+            (0, "dspark", Verdict::NearTie(at.clone())),
+            (2, "lookup", Verdict::Shorter { at: 3 }),
+            (3, "auto", Verdict::Identical),
+        ];
+        let verdict = told("baseline", &verdicts);
+        let first = &verdict["divergences"][0];
+        assert_eq!((&first["first_diff"], &first["ulps"]), (&json!(37), &json!(1.0)));
+        assert_eq!((&first["approximate"], &first["arm_token"]), (&json!(true), &json!(6)));
+        assert_eq!(
+            (&verdict["identical"], &verdict["identical_where_overlapping"]),
+            (&json!(false), &json!(false))
+        );
+        assert_eq!(verdict["divergences"].as_array().unwrap().len(), 2);
+        assert!(verdict["detail"].as_str().unwrap().contains("as good as tied"));
+        let clear = told("baseline", &[(0, "dspark", Verdict::Differs(at))]);
+        assert!(clear["detail"].as_str().unwrap().starts_with("1 of the arms"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use axum::{
     http::{Request, Response, header},
 };
 use dspark_protocol::{
-    EngineHandle,
+    EngineHandle, EngineState, Snapshot, Worker, channel,
     double::{Script, start},
 };
 use dspark_serve::{App, ServeConfig, Server, ServerControl, service};
@@ -14,6 +14,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use std::{
     net::{IpAddr, Ipv4Addr},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::{
@@ -86,6 +87,19 @@ pub async fn chat(app: &App, body: Value) -> (u16, Value) {
 
 pub async fn text(response: Response<Body>) -> String {
     String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+}
+
+/// A hand-held worker: states that the double does not pass through slowly enough to be seen.
+pub fn held(state: EngineState, change: impl FnOnce(&mut Snapshot)) -> (App, Worker) {
+    let (engine, worker) = channel();
+    let mut snapshot = Snapshot {
+        state,
+        ..Snapshot::default()
+    };
+    change(&mut snapshot);
+    worker.snapshot.send_replace(Arc::new(snapshot));
+    let app = App::new(ServeConfig::default(), engine, Ipv4Addr::LOCALHOST.into());
+    (app, worker)
 }
 
 /// Status and JSON body.

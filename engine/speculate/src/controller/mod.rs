@@ -122,6 +122,7 @@ pub struct Controller {
     /// Rounds until the next probe while parked.
     until_probe: usize,
     depth: usize,
+    recorded: usize,
 }
 
 impl Controller {
@@ -147,6 +148,7 @@ impl Controller {
             since_pick: 0,
             until_probe: PROBE_FARTHEST,
             depth,
+            recorded: 0,
         };
         controller.begin(depth);
         controller.cap = controller.first();
@@ -191,6 +193,11 @@ impl Controller {
         self.acceptance.mean()
     }
 
+    /// Rounds taken note of so far.
+    pub fn recorded(&self) -> usize {
+        self.recorded
+    }
+
     /// Drafts of a round; 0 while parked.
     pub fn cap(&self) -> usize {
         self.cap
@@ -227,6 +234,7 @@ impl Controller {
     /// Takes note of a round that was planned here.
     pub fn record(&mut self, round: &Round) {
         self.depth = round.depth;
+        self.recorded += 1;
         self.acceptance.observe(round.cap, round.drafted, round.accepted, self.cap == 0);
         if let (Some(cost), Some(ms)) = (&self.cost, round.ms.filter(|ms| ms.is_finite() && *ms > 0.0)) {
             self.times.observe(round.cap, ms, cost.round_ms(round.cap, round.depth));

@@ -5,6 +5,7 @@
 mod parity;
 pub(crate) mod python;
 pub(crate) mod source;
+mod written;
 
 use crate::{Result, TextError};
 use minijinja::{Environment, ErrorKind, Value, syntax::SyntaxConfig};

@@ -14,6 +14,7 @@ pub(crate) fn system_clock() -> Clock {
 }
 
 pub(crate) fn install(env: &mut Environment<'_>, clock: Clock) {
+    super::written::install(env);
     env.add_filter("tojson", tojson);
     env.add_function("raise_exception", |message: &Value| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, message.to_string()).with_source(Raised))
@@ -285,7 +286,7 @@ fn float(value: &Value, default: Option<Value>) -> Value {
 }
 
 /// A number as Python writes it in JSON.
-fn number(value: &Value) -> String {
+pub(super) fn number(value: &Value) -> String {
     if value.is_integer() {
         return value.to_string();
     }

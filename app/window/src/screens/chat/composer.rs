@@ -23,10 +23,9 @@ pub(super) fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Ve
     let note = note(state, coming);
     let mode = if state.live().is_some() || state.chat.waiting {
         ComposerState::Generating
-    } else if model.is_some() || coming {
-        ComposerState::Ready
     } else {
-        ComposerState::Unavailable
+        // Without a model what is sent waits for one.
+        ComposerState::Ready
     };
     // A field that gives up the keyboard in this frame, as one that is renamed does on Enter, has had this frame's letters.
     let unclaimed = view.free_keyboard && unclaimed(ui, state);

@@ -5,7 +5,7 @@ use crate::{
     markdown,
     screens::lab::words::mode_named,
     shell::text::{count, ordinal, seconds},
-    state::{ChatMsg, Live, Msg, Phase, Sources, State, Tint, split_reasoning},
+    state::{ChatMsg, Edit, LabMsg, LabView, Live, Msg, Phase, RaceMsg, Screen, Sources, State, Tint, split_reasoning},
 };
 use dspark_attach::Attachment;
 use dspark_look::{
@@ -20,7 +20,10 @@ const FILE_SHOWN: usize = 8000;
 
 pub(super) fn question(ui: &mut Ui, state: &State, stored: &Message, focus: &mut bool, out: &mut Vec<Msg>) {
     if let Some(edit) = state.chat.edit.as_ref().filter(|edit| edit.message == stored.id) {
-        return editor(ui, state, &edit.text, focus, out);
+        if !edit.files.is_empty() {
+            attached(ui, stored.id, &edit.files);
+        }
+        return editor(ui, state, edit, focus, out);
     }
     let top = ui.cursor().top();
     let (files, words) = dspark_attach::split(&stored.text);
@@ -69,6 +72,17 @@ pub(super) fn question(ui: &mut Ui, state: &State, stored: &Message, focus: &mut
         button(ui, Icon::Trash, "Delete message", ChatMsg::Delete(stored.id));
         button(ui, Icon::Copy, "Copy message", ChatMsg::CopyMessage(stored.id));
         button(ui, Icon::PencilSimple, "Edit message", ChatMsg::StartEdit(stored.id));
+        // Its answer was deleted, or never came.
+        if state.has_model() && state.chat.tree.leaf().is_some_and(|leaf| leaf.id == stored.id) {
+            button(ui, Icon::ArrowsClockwise, "Answer this", ChatMsg::RegenerateLast);
+        }
+        let race = ui.add(IconButton::new(Icon::FlagCheckered, "Race this prompt").small());
+        ui.data_mut(|data| data.insert_temp(race.id, ui.scope_id()));
+        if race.clicked() {
+            out.push(RaceMsg::Prompt(stored.text.clone()).into());
+            out.push(Msg::Lab(LabMsg::View(LabView::Race)));
+            out.push(Msg::Show(Screen::Lab));
+        }
     });
 }
 
@@ -143,9 +157,9 @@ fn stepper(ui: &mut Ui, id: i64, index: usize, count: usize, busy: bool, out: &m
     }
 }
 
-fn editor(ui: &mut Ui, state: &State, text: &str, focus: &mut bool, out: &mut Vec<Msg>) {
+fn editor(ui: &mut Ui, state: &State, edit: &Edit, focus: &mut bool, out: &mut Vec<Msg>) {
     let theme = Theme::of(ui);
-    let mut draft = text.to_owned();
+    let mut draft = edit.text.clone();
     Frame::new()
         .fill(theme.raised)
         .stroke(Stroke::new(1.0, theme.t3))
@@ -177,10 +191,10 @@ fn editor(ui: &mut Ui, state: &State, text: &str, focus: &mut bool, out: &mut Ve
                 response.request_focus();
             }
             let command = response.has_focus() && ui.input_mut(|input| input.consume_key(egui::Modifiers::COMMAND, Key::Enter));
-            let send = (key || command) && state.has_model() && !draft.trim().is_empty();
+            let enabled = state.has_model() && (!draft.trim().is_empty() || !edit.files.is_empty());
+            let send = (key || command) && enabled;
             dspark_look::controls(ui, |ui| {
                 dspark_look::from_right(ui, |ui| {
-                    let enabled = state.has_model() && !draft.trim().is_empty();
                     if ui
                         .add(Button::primary("Send").small().enabled(enabled).label("Send edited message"))
                         .clicked()
@@ -195,7 +209,7 @@ fn editor(ui: &mut Ui, state: &State, text: &str, focus: &mut bool, out: &mut Ve
                 });
             });
         });
-    if draft != text
+    if draft != edit.text
         && !out
             .iter()
             .any(|message| matches!(message, Msg::Chat(ChatMsg::SendEdit | ChatMsg::CancelEdit)))
@@ -224,7 +238,7 @@ pub(super) fn answer(
             Vec::new()
         };
         let events = markdown::show(ui, &view.answer, &mut view.answer_blocks, &tints, false, writing);
-        out.extend(events.into_iter().map(happened));
+        out.extend(events.into_iter().map(Msg::from));
     }
     if let Some(live) = live {
         phase(ui, state, live);
@@ -292,13 +306,6 @@ fn why_plain(ui: &mut Ui, stored: &Message) {
     ui.add_space(4.0);
 }
 
-fn happened(event: markdown::Event) -> Msg {
-    match event {
-        markdown::Event::Copy(text) => Msg::Copy(text),
-        markdown::Event::OpenLink(url) => Msg::Open(url),
-    }
-}
-
 fn thoughts(ui: &mut Ui, stored: &Message, view: &mut MessageView, live: Option<&Live>, out: &mut Vec<Msg>) {
     if view.thoughts.is_empty() {
         return;
@@ -334,7 +341,7 @@ fn thoughts(ui: &mut Ui, stored: &Message, view: &mut MessageView, live: Option<
         ui.add_space(10.0);
         markdown::show(ui, &view.thoughts, &mut view.thoughts_blocks, &[], true, busy)
     });
-    out.extend(shown.unwrap_or_default().into_iter().map(happened));
+    out.extend(shown.unwrap_or_default().into_iter().map(Msg::from));
     if open != before {
         view.thoughts_open = Some(open);
     }
@@ -473,6 +480,10 @@ impl Figure {
 
 fn tiles(state: &State, stored: &Message, live: Option<&Live>) -> Vec<Figure> {
     let meta = &stored.meta;
+    if live.is_none() && meta.usage.is_some_and(|usage| usage.completion == 0) {
+        // Stopped before the first token: there is nothing to tell the speed of.
+        return Vec::new();
+    }
     let ttft = live.map_or(meta.ttft, |live| live.first_token.map(|first| first.as_secs_f64()));
     let prompt = live.map_or_else(
         || meta.usage.map(|usage| (usage.prompt, usage.cached)),

@@ -21,7 +21,7 @@ pub fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Vec<Msg>)
     let density = Density::of(ui.ctx());
     view.sync(state);
     enter_starts(ui, state, out);
-    Panel::bottom("composer")
+    let height = Panel::bottom("composer")
         .frame(Frame::NONE)
         .show_separator_line(false)
         .resizable(false)
@@ -30,7 +30,17 @@ pub fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Vec<Msg>)
                 composer::show(ui, state, view, out);
             });
             ui.add_space(18.0);
-        });
+            ui.min_rect().height()
+        })
+        .inner;
+    if view
+        .composer_height
+        .replace(height)
+        .is_some_and(|before| (before - height).abs() > 0.5)
+    {
+        // The panel was laid out by its height of before: what is new would hang out of the window.
+        ui.ctx().request_discard("the composer grew or shrank");
+    }
     if state.is_first_run() {
         let height = ui.available_height();
         ScrollArea::vertical()

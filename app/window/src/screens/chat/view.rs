@@ -18,6 +18,8 @@ pub struct ChatView {
     pub free_keyboard: bool,
     /// Where the composer begins, in points from the top of the window.
     pub top: Option<f32>,
+    /// Of the composer with what stands above it, in the last frame.
+    pub(super) composer_height: Option<f32>,
     pub(super) options: super::options::OptionsView,
 }
 

@@ -29,7 +29,11 @@ impl Stage {
         ),
         (Self::Read, "Read the weights", "From the disk into memory"),
         (Self::Prepare, "Prepare", "The drafter and the tokenizer go with it"),
-        (Self::Measure, "Measure what is fastest here", "Once per model and machine"),
+        (
+            Self::Measure,
+            "Measure what is fastest here",
+            "Kept for this model and machine, unless something disturbs it",
+        ),
         (Self::WarmUp, "Warm up", "So that the first reply does not wait"),
         (Self::Try, "Try a short reply", "For one true figure of its speed"),
     ];

@@ -242,7 +242,14 @@ fn provenance(ui: &mut Ui, state: &State, speculation: &SpeculationState, cost: 
         ("Drafter pass", format!("{pass:.1} ms")),
         ("Overhead", format!("{:.1} ms", curves.overhead)),
         ("Context", format!("{} tokens", crate::shell::text::count(curves.context))),
-        ("Measured", when(curves.measured_at)),
+        (
+            "Measured",
+            if curves.unsteady {
+                "While the machine was busy; the next load measures again".into()
+            } else {
+                when(curves.measured_at)
+            },
+        ),
     ];
     let width = ui.available_width();
     for (key, value) in rows {

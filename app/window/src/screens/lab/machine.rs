@@ -4,7 +4,7 @@ use super::{beside, panel};
 use crate::{
     machine::verdict::{Level, Lever, Pressure},
     shell::text::count,
-    state::{ChatMsg, MachineMsg, ModelsMsg, Msg, Screen, SettingsMsg, SettingsPage, State},
+    state::{ChatMsg, LabMsg, LabView, MachineMsg, ModelsMsg, Msg, Screen, SettingsMsg, SettingsPage, State},
 };
 use dspark_look::{
     Button, Chip, Density, Icon, Theme, Tone, Type, card_title, empty_state, key_value, paint, plot::RooflinePlot, stat_figure, tip,
@@ -213,7 +213,7 @@ fn levers(levers: &[Lever]) -> Vec<(&'static str, Vec<Msg>)> {
                     Msg::Show(Screen::Settings),
                 ],
             ),
-            Lever::Race => ("Ask for code, then for prose", vec![Msg::Chat(ChatMsg::New)]),
+            Lever::Race => ("Race it against plain decoding", vec![Msg::Lab(LabMsg::View(LabView::Race))]),
             Lever::NewChat => ("New chat", vec![Msg::Chat(ChatMsg::New)]),
         })
         .collect();

@@ -1,9 +1,13 @@
 //! The Lab: how decoding goes now, and what a round costs on this machine.
 
+mod bench;
+pub mod card;
 mod curves;
 mod figures;
 mod live;
 mod machine;
+pub(crate) mod race;
+mod setup;
 mod states;
 pub(crate) mod words;
 
@@ -11,7 +15,13 @@ use crate::state::{LabView, Msg, State};
 use dspark_look::space;
 use egui::{Frame, Margin, ScrollArea, Ui, vec2};
 
-pub fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
+/// What the Lab remembers between frames.
+#[derive(Default)]
+pub(crate) struct LabPage {
+    race: race::RaceView,
+}
+
+pub(crate) fn show(ui: &mut Ui, state: &State, page: &mut LabPage, out: &mut Vec<Msg>) {
     if states::instead(ui, state, out) {
         return;
     }
@@ -28,6 +38,8 @@ pub fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
                     LabView::Live => live::show(ui, state, height, out),
                     LabView::Curves => curves::show(ui, state, height, out),
                     LabView::Machine => machine::show(ui, state, height, out),
+                    LabView::Race => race::show(ui, state, &mut page.race, height, out),
+                    LabView::Benchmark => bench::show(ui, state, height, out),
                 }
             });
         });

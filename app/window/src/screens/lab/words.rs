@@ -2,8 +2,9 @@
 
 use super::figures::Doing;
 use crate::shell::text::ordinal;
+use dspark_compare::Arm;
 use dspark_look::{Icon, Tone};
-use dspark_protocol::{CapOrigin, Mode, SpeculationState};
+use dspark_protocol::{Cap, CapOrigin, Mode, SpeculationState, TreeSetting};
 use dspark_speculate::cost::{CostModel, expected};
 
 /// Names as people write them.
@@ -14,6 +15,42 @@ pub(crate) fn mode(mode: Mode) -> &'static str {
         Mode::Lookup => "Lookup",
         Mode::Dspark => "DSpark",
         Mode::Dflash => "DFlash",
+    }
+}
+
+/// A way to decode: its name, and how it differs from others of the name.
+pub(crate) fn arm(arm: &Arm) -> (&'static str, String) {
+    let Some(options) = arm.options else {
+        return ("As in chat", "what the settings say".into());
+    };
+    let note = match (arm.mode, options.cap) {
+        (Mode::Baseline, _) => return (mode(arm.mode), "one token a pass".into()),
+        (_, Cap::Fixed(cap)) => format!("cap {cap}"),
+        (_, Cap::Auto) => "cap follows the text".into(),
+        (_, Cap::Full) => "all it gives".into(),
+        (Mode::Lookup, Cap::Derived) => "repeated text".into(),
+        (_, Cap::Derived) => "best cap".into(),
+    };
+    let mut parts = vec![note];
+    if options.lookup == Some(true) {
+        parts.push("with lookup".into());
+    }
+    if matches!(options.tree, TreeSetting::On | TreeSetting::Nodes(_)) {
+        parts.push("as a tree".into());
+    }
+    if options.confidence > 0.0 {
+        parts.push(format!("from {:.0} % confidence", 100.0 * options.confidence));
+    }
+    (mode(arm.mode), parts.join(", "))
+}
+
+/// The same on one line, in the middle of a sentence or a table.
+pub(crate) fn arm_line(one: &Arm) -> String {
+    let (name, note) = arm(one);
+    if one.is_plain() || one.options.is_none() {
+        name.into()
+    } else {
+        format!("{name}, {note}")
     }
 }
 
@@ -119,6 +156,33 @@ mod tests {
 
     fn cost() -> CostModel {
         CostModel::new(curves()).expect("curves with prices")
+    }
+
+    #[test]
+    fn every_way_has_a_line_of_its_own() {
+        let mut lines: Vec<String> = dspark_compare::ways(Some(&drafting()))
+            .iter()
+            .map(|way| arm_line(&way.arm))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "As in chat",
+                "DSpark, best cap",
+                "DSpark, best cap, with lookup",
+                "DSpark, cap follows the text",
+                "DSpark, cap 2",
+                "DSpark, cap 4",
+                "DSpark, cap 7",
+                "DSpark, best cap, as a tree",
+                "DSpark, best cap, from 50 % confidence",
+                "DFlash, best cap",
+                "Lookup, repeated text"
+            ]
+        );
+        assert_eq!(arm_line(&Arm::plain()), "Plain");
+        lines.dedup();
+        assert_eq!(lines.len(), 11);
     }
 
     #[test]

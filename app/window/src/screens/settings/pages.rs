@@ -135,31 +135,35 @@ fn server(ui: &mut Ui, state: &State, settings: &mut Settings, view: &mut Settin
             };
             ui.add(Chip::new(word).tone(tone));
         });
-        SettingsRow::new("Port")
-            .detail("Fixed, so that other apps find it again")
-            .show(ui, |ui| {
-                let mut text = view.port.clone().unwrap_or_else(|| settings.server.port.to_string());
-                let wrong = view.port.is_some();
-                let response = ui.add(TextField::new(&mut text, "Port").width(90.0).error(wrong.then_some("1 to 65535")));
-                if response.changed() {
-                    view.port = Some(text.clone());
-                }
-                if response.lost_focus() {
-                    if let Some(port) = text.trim().parse::<u16>().ok().filter(|port| *port > 0) {
-                        settings.server.port = port;
-                        view.port = None;
-                    }
-                } else if text.trim().parse::<u16>().is_ok_and(|port| port > 0) && !response.has_focus() {
+        let mut text = view.port.clone().unwrap_or_else(|| settings.server.port.to_string());
+        let number = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0);
+        let wrong = number(&text).is_none();
+        let detail = if wrong {
+            "A port is a number from 1 to 65535"
+        } else {
+            "Fixed, so that other apps find it again"
+        };
+        SettingsRow::new("Port").detail(detail).show(ui, |ui| {
+            let field = TextField::new(&mut text, "Port").width(90.0).wrong(wrong);
+            let response = ui.add(field);
+            if response.changed() {
+                view.port = Some(text.clone());
+            }
+            // It holds when the field is left or Enter is pressed: a server on every number in between serves nobody.
+            if !response.has_focus()
+                && let Some(port) = view.port.as_deref().and_then(number)
+            {
+                settings.server.port = port;
+                view.port = None;
+            }
+            if let ServerState::Failed(ServerFailure { next_free: Some(free), .. }) = &state.server {
+                ui.add_space(4.0);
+                if ui.add(Button::secondary(&format!("Use {free}")).small()).clicked() {
                     view.port = None;
+                    out.push(Msg::Settings(SettingsMsg::UsePort(*free)));
                 }
-                if let ServerState::Failed(ServerFailure { next_free: Some(free), .. }) = &state.server {
-                    ui.add_space(4.0);
-                    if ui.add(Button::secondary(&format!("Use {free}")).small()).clicked() {
-                        view.port = None;
-                        out.push(Msg::Settings(SettingsMsg::UsePort(*free)));
-                    }
-                }
-            });
+            }
+        });
         SettingsRow::new("API key")
             .detail("Empty asks for none. Apps on this machine only")
             .show(ui, |ui| {
@@ -319,7 +323,10 @@ fn data(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg>)
     }
     ui.add_space(6.0);
     ui.label(Type::SMALL.rich(
-        "Chats are in chats.db, an SQLite database. Settings are in settings.toml.",
+        format!(
+            "Chats are in chats.db, an SQLite database; races and benchmarks in races.json and benchmarks.jsonl. Settings are in {}.",
+            state.settings_file.display()
+        ),
         theme.t3,
     ));
 }
@@ -331,7 +338,7 @@ fn about(ui: &mut Ui, state: &State) {
             let theme = Theme::of(ui);
             SettingsRow::new(name).show(ui, |ui| ui.label(Type::BASE.rich(value, theme.t2)));
         };
-        row(ui, "Version", env!("CARGO_PKG_VERSION"));
+        row(ui, "Version", &state.version);
         row(
             ui,
             "MLX",

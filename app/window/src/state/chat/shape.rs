@@ -35,12 +35,30 @@ pub struct Draft {
     pub revision: u64,
     /// Tokens of the conversation with this text, template included.
     pub tokens: Option<usize>,
+    /// The revision that `tokens` was counted for; it lags a moment behind while a person types.
+    pub counted: u64,
 }
 
 impl Draft {
+    /// What was kept of a draft, its files apart from its words again.
+    pub fn of(kept: &str, revision: u64) -> Self {
+        let (files, words) = dspark_attach::split(kept);
+        Self {
+            text: words.into(),
+            files,
+            revision,
+            ..Self::default()
+        }
+    }
+
     /// What would be sent.
     pub fn message(&self) -> String {
         dspark_attach::message(&self.files, &self.text)
+    }
+
+    /// `tokens` is the count of what stands here now.
+    pub fn is_counted(&self) -> bool {
+        self.counted == self.revision
     }
 }
 
@@ -48,6 +66,9 @@ impl Draft {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
     pub message: i64,
+    /// Go along as they are.
+    pub files: Vec<dspark_attach::Attachment>,
+    /// The words.
     pub text: String,
 }
 

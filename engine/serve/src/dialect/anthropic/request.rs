@@ -71,7 +71,7 @@ fn parse(body: &Value, defaults: &Defaults, counting: bool) -> Result<Ask, ApiEr
     options.continue_final_message = continues;
     options.tools = tools.told();
     demand(&mut messages, &tools, format.as_ref());
-    let (asked_max, max_tokens) = params::max_tokens(fields, &["max_tokens"], defaults, true);
+    let (asked_max, max_tokens) = params::max_tokens(fields, &["max_tokens"], defaults, true)?;
     let stream = !counting && fields.bool("stream")?.unwrap_or(false);
     let sampling = params::sampling(fields, defaults)?;
     let stop = params::stop(fields, "stop_sequences")?;

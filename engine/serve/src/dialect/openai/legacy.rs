@@ -42,7 +42,7 @@ pub(crate) fn text(body: &Value, defaults: &Defaults) -> Result<TextAsk, ApiErro
         thinks: false,
         ..defaults.clone()
     };
-    let (asked_max, max_tokens) = params::max_tokens(fields, &["max_tokens", "max_completion_tokens", "n_predict"], &plain, false);
+    let (asked_max, max_tokens) = params::max_tokens(fields, &["max_tokens", "max_completion_tokens", "n_predict"], &plain, false)?;
     let stream = fields.bool("stream")?.unwrap_or(false);
     let n = params::choices(fields, stream)?;
     if stream && prompts.len() > 1 {

@@ -34,7 +34,7 @@ pub(crate) fn chat(body: &Value, defaults: &Defaults) -> Result<Ask, ApiError> {
         &["max_tokens", "max_completion_tokens"],
         defaults,
         tools.live() || format.is_some(),
-    );
+    )?;
     let stream = fields.bool("stream")?.unwrap_or(false);
     let include_usage = include_usage(fields)?;
     let n = params::choices(fields, stream)?;
@@ -105,7 +105,14 @@ fn continues(fields: &mut Fields<'_>, messages: &[Message]) -> Result<bool, ApiE
             "`continue_final_message` needs an assistant message at the end of `messages`",
         ));
     }
-    Ok(asked)
+    // A call is whole, and what follows it is not its continuation; the model answers as it would have.
+    let called = messages.last().is_some_and(|last| !last.tool_calls.is_empty());
+    if asked && called {
+        fields
+            .warnings
+            .push("`continue_final_message` was ignored: the last message ends with calls of tools".into());
+    }
+    Ok(asked && !called)
 }
 
 /// What the request demands of the answer, put to the model.

@@ -62,6 +62,17 @@ fn max_tokens_in_every_spelling() {
         let chat = parse(more.clone()).unwrap();
         assert_eq!((chat.asked_max, chat.request.max_tokens), (asked, used), "{more}");
     }
+    for (more, param) in [
+        (json!({"max_tokens": 5.5}), "max_tokens"),
+        (json!({"max_tokens": "5.5"}), "max_tokens"),
+        (json!({"max_tokens": true}), "max_tokens"),
+        (json!({"max_tokens": [9]}), "max_tokens"),
+        (json!({"max_tokens": 7, "max_completion_tokens": {}}), "max_completion_tokens"),
+    ] {
+        let error = parse(more.clone()).unwrap_err();
+        assert_eq!((error.status.as_u16(), error.param.as_deref()), (400, Some(param)), "{more}");
+        assert!(error.message.contains("whole number"), "{}", error.message);
+    }
     let thinking = Defaults {
         thinks: true,
         ..defaults()
@@ -290,6 +301,16 @@ fn continuing_needs_an_assistant_turn_at_the_end() {
         full["messages"] = talk.clone();
         assert!(options(&chat(&full, &defaults()).unwrap()).continue_final_message);
     }
+    let calls = json!([{"role": "user", "content": "x"}, {"role": "assistant", "content": null, "tool_calls": [
+        {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}]);
+    let body = json!({"messages": calls, "continue_final_message": true});
+    let ask = chat(&body, &defaults()).unwrap();
+    assert!(!options(&ask).continue_final_message);
+    assert!(
+        ask.warnings.iter().any(|warning| warning.contains("ends with calls")),
+        "{:?}",
+        ask.warnings
+    );
 }
 
 /// SillyTavern and pi send dozens of fields; none may fail, and those that ask for something are named.

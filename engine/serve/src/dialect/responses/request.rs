@@ -74,7 +74,7 @@ pub(crate) fn response(body: &Value, defaults: &Defaults) -> Result<ResponseAsk,
         ..options
     };
     demand(&mut messages, &tools, format.as_ref());
-    let (asked_max, max_tokens) = params::max_tokens(fields, &["max_output_tokens"], defaults, true);
+    let (asked_max, max_tokens) = params::max_tokens(fields, &["max_output_tokens"], defaults, true)?;
     let stream = fields.bool("stream")?.unwrap_or(false);
     let sampling = params::sampling(fields, defaults)?;
     let stop = params::stop(fields, "stop")?;
