@@ -217,6 +217,8 @@ struct Way<'a> {
     mode: Mode,
     constraint: Option<&'a Arc<Constraint>>,
     confidence: f32,
+    /// Of the text; the first comes without a draft.
+    tokens: usize,
 }
 
 impl Way<'_> {
@@ -225,6 +227,7 @@ impl Way<'_> {
             mode,
             constraint: None,
             confidence: 0.0,
+            tokens: 3,
         }
     }
 }
@@ -241,6 +244,7 @@ fn ask(engine: &EngineHandle, way: Way<'_>, prompt: &[u32], seed: u64) -> (Vec<u
         mode,
         constraint,
         confidence,
+        tokens,
     } = way;
     let request = Request {
         prompt: Prompt::Tokens(prompt.to_vec()),
@@ -263,7 +267,7 @@ fn ask(engine: &EngineHandle, way: Way<'_>, prompt: &[u32], seed: u64) -> (Vec<u
         return_token_ids: true,
         ignore_eos: constraint.is_none(),
         constraint: constraint.cloned(),
-        ..Request::chat("test", Vec::new(), 3)
+        ..Request::chat("test", Vec::new(), tokens)
     };
     let mut generation = engine.submit(request).unwrap();
     loop {
@@ -419,11 +423,13 @@ fn a_lattice() {
 fn a_chain_cut_by_its_confidence() {
     let drafter = Some("dspark-native-qwen3");
     let engine = engine(drafter);
-    let whole = count(&engine, Way::of(Mode::Dspark), &PROMPT).1;
-    let way = Way {
-        confidence: 0.25,
+    // Long enough for two drafts in its first round.
+    let uncut = Way {
+        tokens: 4,
         ..Way::of(Mode::Dspark)
     };
+    let whole = count(&engine, uncut, &PROMPT).1;
+    let way = Way { confidence: 0.25, ..uncut };
     let (counts, cut) = count(&engine, way, &PROMPT);
     let found = deviation(&counts, &exact(&PROMPT, &SHAPE, false));
     assert!(found < 5.0, "{found:.1} standard deviations off");
@@ -443,7 +449,7 @@ fn a_drafter_that_gives_no_numbers() {
         let (counts, drafts) = count(&engine, Way::of(mode), &PROMPT);
         let found = deviation(&counts, &exact(&PROMPT, &SHAPE, false));
         assert!(found < 5.0, "{drafter}: {found:.1} standard deviations off");
-        assert!(drafts.offered > TRIALS as usize, "{drafter}: {} drafts", drafts.offered);
+        assert!(drafts.offered >= TRIALS as usize, "{drafter}: {} drafts", drafts.offered);
     }
 }
 
