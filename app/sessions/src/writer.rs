@@ -211,7 +211,12 @@ fn apply(db: &Connection, write: &Write) -> rusqlite::Result<()> {
         }
         Write::Activate { session, parent, child } => activate(db, *session, *parent, *child)?,
         Write::DeleteMessage { id, at: Some(at) } => {
-            let sql = format!("UPDATE message SET deleted_at = ?2 WHERE deleted_at IS NULL AND id IN ({BELOW})");
+            // Later than all that is gone below, also within one millisecond: by its time it is known what went with it.
+            let sql = format!(
+                "UPDATE message
+                 SET deleted_at = max(?2, 1 + coalesce((SELECT max(deleted_at) FROM message WHERE id IN ({BELOW})), 0))
+                 WHERE deleted_at IS NULL AND id IN ({BELOW})"
+            );
             db.execute(&sql, params![id, at])?;
         }
         // What went with it comes back with it; what had been deleted before stays deleted.

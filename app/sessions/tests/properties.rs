@@ -25,6 +25,25 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Both may carry the time of the same millisecond.
+#[test]
+fn what_was_deleted_before_its_question_stays_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap().store;
+    let session = store.create_session("s");
+    let question = store.add_message(NewMessage::new(session, None, Role::User, "Why?"));
+    let kept = store.add_message(NewMessage::new(session, Some(question), Role::Assistant, "Because."));
+    for _ in 0..20 {
+        let gone = store.add_message(NewMessage::new(session, Some(question), Role::Assistant, "So."));
+        store.delete_message(gone);
+        store.delete_message(question);
+        store.restore_message(question);
+        store.flush().unwrap();
+        let ids: Vec<i64> = store.messages(session).unwrap().iter().map(|message| message.id).collect();
+        assert_eq!(ids, [question, kept]);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
