@@ -77,6 +77,7 @@ impl Host for HubHost {
             path: model.path,
             context_window: wish.context_window,
             warm_up: wish.warm_up,
+            force: wish.force,
             ..LoadRequest::default()
         };
         let pair = pairing::Wish {

@@ -149,6 +149,26 @@ fn a_checkpoint_that_needs_its_own_code_is_refused() {
     assert_eq!(object(&output)["error"]["code"], 3);
 }
 
+/// Exit code 3 as well: it could be loaded, and the machine would not survive it. A file of a terabyte without its bytes.
+#[test]
+fn a_model_too_big_for_the_machine_wants_force() {
+    let home = tempfile::tempdir().unwrap();
+    installed(home.path(), "Vast-1T");
+    let weights = home.path().join(".cache/mlx_dspark/models/Vast-1T/model.safetensors");
+    let header = r#"{"w":{"dtype":"F32","shape":[274877906944],"data_offsets":[0,1099511627776]}}"#;
+    let start = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
+    std::fs::write(&weights, &start).unwrap();
+    let file = std::fs::File::options().write(true).open(weights).unwrap();
+    file.set_len(start.len() as u64 + (1 << 40)).unwrap();
+    let words = ["generate", "--model", "Vast-1T", "--prompt", "hi"];
+    let output = program(home.path(), &words).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", errors(&output));
+    let said = errors(&output);
+    assert!(said.contains("1099.5 GB") && said.contains("`--force`"), "{said}");
+    let insisted = program(home.path(), &[&words[..], &["--force"]].concat()).output().unwrap();
+    assert_eq!(insisted.status.code(), Some(5), "it lacks what its kind has: {}", errors(&insisted));
+}
+
 #[test]
 fn files_that_are_not_there_are_called_that() {
     let (_home, output) = run(&["models", "pull", "missing.gguf"]);

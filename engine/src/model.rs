@@ -33,6 +33,12 @@ pub trait ModelLoader: Send {
     /// What is wrong with the folder, or [`EngineError::Cancelled`]; nothing stays in memory then.
     fn load(&mut self, request: &LoadRequest, report: &mut dyn FnMut(LoadStage, u64, u64), cancel: &CancellationToken) -> Result<Loaded>;
 
+    /// Bytes that the model and its drafter will take at least, as cheaply as that can be told; none where it cannot.
+    fn size(&mut self, request: &LoadRequest) -> Option<u64> {
+        let _ = request;
+        None
+    }
+
     /// Everything that can be known of a model without reading its weights: asked before the present one is given up for it.
     /// Bytes that it will take, where they can be told.
     ///
@@ -49,11 +55,14 @@ pub trait ModelLoader: Send {
 pub struct FolderLoader;
 
 impl ModelLoader for FolderLoader {
+    fn size(&mut self, request: &LoadRequest) -> Option<u64> {
+        Some(weight_bytes(&request.path) + request.drafter.as_deref().map_or(0, weight_bytes))
+    }
+
     fn check(&mut self, request: &LoadRequest) -> Result<Option<u64>> {
         Checkpoint::open(&request.path).map_err(|error| error.into_engine(&request.name))?;
         tokenizer(request)?;
-        let drafter = request.drafter.as_deref().map_or(0, weight_bytes);
-        Ok(Some(weight_bytes(&request.path) + drafter))
+        Ok(self.size(request))
     }
 
     fn load(&mut self, request: &LoadRequest, report: &mut dyn FnMut(LoadStage, u64, u64), cancel: &CancellationToken) -> Result<Loaded> {

@@ -116,6 +116,35 @@ fn a_model_that_is_given_up_comes_back_where_the_new_one_does_not_load() {
     assert!(read(bench.engine.submit(request(prompt("abc"), 3)).unwrap()).end.is_ok());
 }
 
+/// What this machine cannot hold at all is loaded only for those who insist, whether something is loaded already or not.
+#[test]
+fn a_model_larger_than_the_machine_wants_insistence() {
+    let bench = bench();
+    let loads = || bench.switches.loads.load(SeqCst);
+    let before = loads();
+    bench.switches.vast.store(true, SeqCst);
+    for name in ["first", "second"] {
+        let refused = load(&bench.engine, name).unwrap_err();
+        assert!(matches!(&refused, EngineError::Refused { model, .. } if model == name), "{refused}");
+        assert!(refused.to_string().contains("`--force`"), "{refused}");
+        assert_eq!(loads(), before, "nothing was loaded");
+        if bench.engine.snapshot().model.is_some() {
+            assert!(read(bench.engine.submit(request(prompt("abc"), 3)).unwrap()).end.is_ok());
+            bench.engine.unload().unwrap();
+            while bench.engine.snapshot().model.is_some() {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        }
+    }
+    let insisted = dspark_engine::protocol::LoadRequest {
+        force: true,
+        ..request_load("third")
+    };
+    let mut loading = bench.engine.load(insisted).unwrap();
+    while !matches!(loading.next_blocking().unwrap(), LoadEvent::Ready(_)) {}
+    assert_eq!(bench.engine.snapshot().model.as_ref().unwrap().name, "third");
+}
+
 #[test]
 fn the_context_window_is_honoured_or_refused() {
     let bench = bench();

@@ -185,6 +185,7 @@ pub(super) fn request(args: &EngineArgs, resolved: &Resolved, wish: &Wish, outpu
         name: display_name(resolved),
         path: resolved.path.clone(),
         context_window: args.context_window,
+        force: args.force,
         ..LoadRequest::default()
     };
     if let Some(note) = pairing::apply(&Hub::from_env(), wish, &mut request)? {

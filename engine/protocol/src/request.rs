@@ -207,4 +207,6 @@ pub struct LoadRequest {
     pub warm_up: bool,
     /// Measure this pair's costs anew, whatever is known of them.
     pub recalibrate: bool,
+    /// Load it although its weights take more than this machine can give a model; it is refused otherwise.
+    pub force: bool,
 }

@@ -20,6 +20,8 @@ pub struct LoadWish {
     /// Tokens; `None` takes the model's own maximum.
     pub context_window: Option<usize>,
     pub warm_up: bool,
+    /// Although its weights take more than this machine can give.
+    pub force: bool,
 }
 
 /// How far a download is.

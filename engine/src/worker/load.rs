@@ -39,7 +39,8 @@ impl Engine {
     pub(super) fn load(&mut self, command: &LoadCommand) {
         // What arrives from now on is for the model that this brings, or for the one that stays.
         self.shop.inbox.encoder = None;
-        let given_up = match self.make_way(&command.request) {
+        let ready = self.preflight(&command.request).and_then(|()| self.make_way(&command.request));
+        let given_up = match ready {
             Ok(given_up) => given_up,
             Err(error) => return self.refuse(command, error),
         };
@@ -66,6 +67,24 @@ impl Engine {
         self.encode_ahead();
         self.rest();
         let _ = command.events.send(LoadEvent::Failed(error));
+    }
+
+    /// A model that is larger than what this machine can give would swap it to a standstill: only whoever insists gets that.
+    fn preflight(&mut self, request: &LoadRequest) -> Result<()> {
+        let (bytes, limit) = (self.loader.size(request), self.shop.board.now.memory.limit);
+        let Some(bytes) = bytes.filter(|&bytes| !request.force && limit > 0 && bytes > limit) else {
+            return Ok(());
+        };
+        let gigabytes = |bytes: u64| bytes as f64 / 1e9;
+        Err(EngineError::Refused {
+            model: request.name.clone(),
+            reason: format!(
+                "its weights take {:.1} GB, more than the {:.1} GB that this machine can give a model; take a smaller one or one of \
+                 fewer bits, or insist (`--force`, or `\"force\": true` over HTTP), and the machine will swap",
+                gigabytes(bytes),
+                gigabytes(limit)
+            ),
+        })
     }
 
     /// Gives up the present model where the new one does not fit beside it, and says how it was loaded.

@@ -56,6 +56,8 @@ pub struct Switches {
     pub load_steps: AtomicU64,
     /// Loads are checked to need more memory than there is beside another model.
     pub huge: AtomicBool,
+    /// Models say that they need more memory than any machine has.
+    pub vast: AtomicBool,
     /// No model loads while this is set.
     pub fail_again: AtomicBool,
     /// Loads under way or done.
@@ -214,6 +216,10 @@ pub struct ToyLoader {
 }
 
 impl ModelLoader for ToyLoader {
+    fn size(&mut self, _: &LoadRequest) -> Option<u64> {
+        self.switches.vast.load(SeqCst).then_some(1 << 60)
+    }
+
     fn check(&mut self, request: &LoadRequest) -> Result<Option<u64>> {
         if request.name == "unfit" {
             return Err(EngineError::Load {

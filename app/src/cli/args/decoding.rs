@@ -41,6 +41,9 @@ pub(in crate::cli) struct EngineArgs {
     /// Context window in tokens (the model's own maximum if left out).
     #[arg(long, value_name = "TOKENS", value_parser = at_least_one)]
     pub(in crate::cli) context_window: Option<usize>,
+    /// Load the model although its weights take more than this machine can give.
+    #[arg(long)]
+    pub(in crate::cli) force: bool,
     /// Accepted for old scripts: checkpoints' own Python is never run.
     #[arg(long, env = "MLX_DSPARK_TRUST_REMOTE_CODE", value_parser = clap::builder::FalseyValueParser::new())]
     pub(in crate::cli) trust_remote_code: bool,

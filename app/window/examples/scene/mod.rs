@@ -162,6 +162,10 @@ impl Scene {
         settings.general.load_last_model = false;
         settings.chat.show_sources = matches!(self, Self::Chat | Self::Reply);
         settings.server.enabled = self != Self::AgentsOff;
+        if matches!(self, Self::Stream | Self::Heavy) {
+            // Long enough for any measurement.
+            settings.chat.max_tokens = 1 << 20;
+        }
         settings.save(&data.join("settings.toml"))?;
         if matches!(self, Self::Agents | Self::AgentsChange | Self::AgentsChanged | Self::AgentsSteps) {
             agents::install(data)?;
@@ -204,7 +208,7 @@ impl Scene {
             // Held in the middle of the first reply, which another program has asked for.
             Self::Connections => return agents::busy(),
             Self::Stream | Self::Heavy => Actor {
-                answer: chats::PLAY.repeat(100),
+                answer: chats::PLAY.repeat(2000),
                 rate: 400.0,
                 ..Actor::default()
             },

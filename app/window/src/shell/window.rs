@@ -2,7 +2,7 @@
 
 use super::{header, keys, palette, sidebar, sidebar::SidebarView};
 use crate::{
-    bridge::{Bridge, ModelEntry},
+    bridge::{Bridge, FRAME, ModelEntry},
     screens::{
         agents,
         chat::{self, ChatView},
@@ -13,7 +13,7 @@ use crate::{
     state::{self, AgentsMsg, Clock, Effect, FilesMsg, Focus, LabMsg, LabView, MachineMsg, ModelsMsg, Msg, Screen, State, ToastTone},
 };
 use dspark_look::{Answer, Density, Look, Toasts, confirm};
-use dspark_protocol::ModelInfo;
+use dspark_protocol::{EngineState, ModelInfo};
 use egui::{Context, Frame, Panel, ThemePreference, Ui};
 use std::path::PathBuf;
 
@@ -122,6 +122,10 @@ impl Window {
         let rounds = self.bridge.engine().rounds().since(self.state.lab.after());
         if !rounds.is_empty() {
             self.dispatch(ctx, Msg::Lab(LabMsg::Rounds(rounds)));
+        }
+        // The engine's figures come twice a second; its rounds are watched as they happen.
+        if self.state.lab.view == LabView::Live && matches!(self.state.engine.state, EngineState::Generating { .. }) {
+            ctx.request_repaint_after(FRAME);
         }
     }
 

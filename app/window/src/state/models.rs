@@ -412,6 +412,8 @@ fn load_with(state: &mut State, name: String, path: PathBuf, recalibrate: bool, 
             context_window: decoding.context_window,
             warm_up: true,
             recalibrate,
+            // The window asks before it loads what is too big.
+            force: true,
             ..LoadRequest::default()
         }),
         drafter: decoding.drafter.clone(),

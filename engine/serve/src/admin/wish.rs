@@ -100,6 +100,7 @@ pub(crate) fn parse(body: &Value) -> Result<Wish, ApiError> {
             speculation,
             context_window: None,
             warm_up: fields.bool("warmup")?.unwrap_or(true),
+            force: fields.bool("force")?.unwrap_or(false),
         },
         context_window,
         enable_thinking: fields.bool("enable_thinking")?,
@@ -204,7 +205,7 @@ mod tests {
         let wish = parse(
             &json!({"model": " m ", "drafter": "d", "drafter_bits": 8, "mode": "dspark", "max_draft": 4, "lookup_drafts": true, "tree": 16,
             "confidence_threshold": 0.5, "context_window": 4096, "warmup": false, "enable_thinking": false, "reasoning_effort": "low",
-            "async": true, "small_m": true, "novel": 1}),
+            "async": true, "force": true, "small_m": true, "novel": 1}),
         )
         .unwrap();
         assert_eq!(
@@ -218,7 +219,7 @@ mod tests {
             lookup: Some(true),
         };
         assert_eq!(wish.load.speculation, wanted);
-        assert_eq!((wish.later, wish.load.warm_up), (true, false));
+        assert_eq!((wish.later, wish.load.warm_up, wish.load.force), (true, false, true));
         assert_eq!(wish.load.drafter_bits, Some(8));
         for (word, cap) in [("auto", Cap::Auto), ("derived", Cap::Derived), ("full", Cap::Full)] {
             let wish = parse(&json!({"model": "m", "max_draft": word})).unwrap();
