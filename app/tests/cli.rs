@@ -169,6 +169,26 @@ fn a_model_too_big_for_the_machine_wants_force() {
     assert_eq!(insisted.status.code(), Some(5), "it lacks what its kind has: {}", errors(&insisted));
 }
 
+/// A library's panic on a malformed file is an error like any other, without its trace.
+#[test]
+fn a_tokenizer_that_makes_its_reader_panic_is_a_plain_error() {
+    let home = tempfile::tempdir().unwrap();
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/oracle/targets/llama");
+    for name in ["config.json", "model.safetensors"] {
+        std::fs::copy(from.join(name), home.path().join(name)).unwrap();
+    }
+    // The joined word of the merge is not in the vocabulary.
+    let tokenizer = r#"{"model": {"type": "BPE", "vocab": {"h": 0, "i": 1}, "merges": ["h i"]}, "added_tokens": []}"#;
+    std::fs::write(home.path().join("tokenizer.json"), tokenizer).unwrap();
+    let words = ["generate", "--model", home.path().to_str().unwrap(), "--prompt", "hi"];
+    let output = program(home.path(), &words).env("RUST_BACKTRACE", "1").output().unwrap();
+    let said = errors(&output);
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    assert!(said.contains("it is malformed") && !said.contains("panicked"), "{said}");
+    let loud = program(home.path(), &[&words[..], &["-vv"]].concat()).output().unwrap();
+    assert!(errors(&loud).contains("panicked"), "{}", errors(&loud));
+}
+
 #[test]
 fn files_that_are_not_there_are_called_that() {
     let (_home, output) = run(&["models", "pull", "missing.gguf"]);

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from server import free_port
@@ -139,8 +139,8 @@ def wait_for_model(port):
     raise TimeoutError("the server did not load its model")
 
 
-def rate(port):
-    """Tokens a second of an answer of 256 tokens, by the client's clock."""
+def rate(port, process):
+    """Tokens a second of an answer of 256 tokens, by the client's clock, and the program's processor seconds for each."""
     body = {
         "model": "starter",
         "messages": [{"role": "user", "content": QUESTION}],
@@ -148,9 +148,10 @@ def rate(port):
         "temperature": 0,
         "ignore_eos": True,
     }
-    begin = time.perf_counter()
+    begin, before = time.perf_counter(), cpu_of(process)
     reply = post(port, "/v1/chat/completions", body)
-    return reply["usage"]["completion_tokens"] / (time.perf_counter() - begin)
+    tokens = reply["usage"]["completion_tokens"]
+    return tokens / (time.perf_counter() - begin), (cpu_of(process) - before) / tokens
 
 
 def cost(env, rounds=5):
@@ -161,21 +162,26 @@ def cost(env, rounds=5):
         plain = ["--model", "starter", "--mode", "baseline"]
         app = [PROGRAM, "app", *plain, "--data-dir", folder]
         serve = [PROGRAM, "serve", *plain, "--port", str(ports[1])]
-        with running(app, env), running(serve):
-            for port in ports:
-                wait_for_model(port)
+        with ExitStack() as programs:
+            # One after the other: a program that loads and measures itself while another does is slower ever after.
+            open_window = programs.enter_context(running(app, env))
+            wait_for_model(ports[0])
+            time.sleep(10)
+            headless = programs.enter_context(running(serve))
+            wait_for_model(ports[1])
             time.sleep(10)
             found = [[], []]
             for round_ in range(rounds + 1):
-                for at, port in enumerate(ports):
-                    speed = rate(port)
+                for at, (port, program) in enumerate(zip(ports, (open_window, headless))):
+                    figures = rate(port, program.pid)
                     # The first warms up.
                     if round_:
-                        found[at].append(speed)
-    window, bare = map(statistics.median, found)
+                        found[at].append(figures)
+    (window, window_cpu), (bare, bare_cpu) = ([statistics.median(column) for column in zip(*arm)] for arm in found)
     print(
         f"Plain decoding over HTTP: {window:.1f} tok/s in the app with its window open, {bare:.1f} without a window: "
-        f"{100 * (1 - window / bare):+.1f} % for the window (medians of {rounds}, in turns)\n",
+        f"{100 * (1 - window / bare):+.1f} % for the window; processor time a token {1000 * window_cpu:.2f} ms and "
+        f"{1000 * bare_cpu:.2f} ms: {100 * (window_cpu / bare_cpu - 1):+.1f} % (medians of {rounds}, in turns)\n",
         flush=True,
     )
 

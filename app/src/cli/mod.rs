@@ -23,7 +23,11 @@ mod window;
 use args::Command;
 use exit::Outcome;
 use output::Output;
-use std::ffi::OsString;
+use std::{
+    any::Any,
+    ffi::OsString,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 /// Runs the program on the process's own arguments and returns its exit code.
 pub fn main() -> u8 {
@@ -53,13 +57,24 @@ fn run(words: impl Iterator<Item = OsString>) -> u8 {
     let output = Output::new(&arguments.global);
     output.start_log();
     // What could not be written was not done, however well the rest went.
-    match dispatch(arguments.command, &output).and_then(|()| output.written()) {
+    let done = catch_unwind(AssertUnwindSafe(|| dispatch(arguments.command, &output)));
+    match done.unwrap_or_else(|panic| Err(fault(&*panic))).and_then(|()| output.written()) {
         Ok(()) => exit::OK,
         Err(failure) => {
             output.failure(&failure);
             failure.code
         }
     }
+}
+
+/// What is left of a panic that nothing else caught.
+fn fault(panic: &(dyn Any + Send)) -> exit::Failure {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no reason is known");
+    exit::Failure::new(
+        exit::FAILED,
+        format!("an internal fault: {text}; please report it with what `-vv` prints when you do the same again"),
+    )
 }
 
 fn dispatch(command: Option<Command>, output: &Output) -> Outcome {

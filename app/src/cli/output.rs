@@ -54,6 +54,12 @@ impl Output {
             .with_writer(std::io::stderr)
             .with_ansi(self.colour)
             .try_init();
+        // Panics are caught where they happen and told as errors. What they print by themselves is for a report of the fault.
+        std::panic::set_hook(Box::new(|panic| {
+            let thread = std::thread::current();
+            let trace = std::backtrace::Backtrace::capture();
+            tracing::debug!(thread = thread.name(), "{panic}\n{trace}");
+        }));
     }
 
     /// A result.
