@@ -2,14 +2,14 @@
 
 server-off = Server aus
 stop-generating = Generierung anhalten
-pause-server = Server anhalten
+pause-server = Server pausieren
 open-app = mlx-dspark öffnen
 tray-settings = Einstellungen …
 quit-app = mlx-dspark beenden
 queue-waiting = , { $n } wartend
 serving-on = Bedient { $url }
 server-starting = Server startet
-server-paused = Server angehalten
+server-paused = Server pausiert
 server-failed = Server gescheitert
 resume-server = Server fortsetzen
 start-server = Server starten
