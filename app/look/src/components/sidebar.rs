@@ -1,5 +1,6 @@
 //! Sidebar: screen rows, chat rows, date headings, and the rail of narrow windows.
 
+use dspark_strings::t;
 use egui::{Align2, Color32, Key, Response, Role, Sense, Ui, Widget, WidgetInfo, pos2, vec2};
 
 use super::field::TextField;
@@ -208,7 +209,7 @@ impl<'a> ChatRow<'a> {
 fn rename(ui: &mut Ui, rect: egui::Rect, row: &Response, draft: &mut String) -> Option<ChatRowAction> {
     let first = row.id.with("rename shown");
     let fresh = !ui.data(|d| d.get_temp(first)).unwrap_or(false);
-    let mut field = TextField::new(draft, "Chat name").id(row.id.with("rename"));
+    let mut field = TextField::new(draft, t!(chat_name)).id(row.id.with("rename"));
     if fresh {
         field = field.focus_all();
     }
