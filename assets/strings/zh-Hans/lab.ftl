@@ -234,5 +234,5 @@ parked-best = 搁置：接受率 { $part }% 时，最佳草稿（{ $cap }）为 
 parked-plain-faster = 搁置：此处普通步更快。
 cap-pinned = 在设置中手动设定；保持不变。
 cap-all = 草稿模型的全部：每多一个草稿仍有益。
-draft-past-knee = 再加{ $nth }个草稿会使验证越过拐点：多 { $more } 毫秒换 { $tokens } 个额外 token。
-draft-would-cost = 再加{ $nth }个草稿会多花 { $more } 毫秒换 { $tokens } 个额外 token。
+draft-past-knee = { $nth } 个草稿会使验证越过拐点：多 { $more } 毫秒换 { $tokens } 个额外 token。
+draft-would-cost = { $nth } 个草稿会多花 { $more } 毫秒换 { $tokens } 个额外 token。
