@@ -2,7 +2,7 @@
 
 general = Allgemein
 local-server = Lokaler Server
-privacy-data = Datenschutz und Daten
+privacy-data = Datenschutz
 about = Über
 settings-group = Einstellungsgruppe
 appearance = Darstellung

@@ -84,3 +84,4 @@ unload-named = Unload { $name }
 get = Get
 get-named = Get { $name }
 send = Send
+tokens-choice = { $count } tokens

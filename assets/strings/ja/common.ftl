@@ -81,3 +81,4 @@ unload-named = { $name } をアンロード
 get = 入手
 get-named = { $name } を入手
 send = 送信
+tokens-choice = { $count } tok

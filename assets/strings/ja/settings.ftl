@@ -2,8 +2,8 @@
 
 general = 一般
 local-server = ローカルサーバー
-privacy-data = プライバシーとデータ
-about = このアプリについて
+privacy-data = プライバシー
+about = 情報
 settings-group = 設定のグループ
 appearance = 外観
 theme = テーマ

@@ -81,3 +81,4 @@ unload-named = 卸载 { $name }
 get = 获取
 get-named = 获取 { $name }
 send = 发送
+tokens-choice = { $count } token

@@ -67,7 +67,9 @@ impl<'a> ScreenRow<'a> {
         let (icon, icon_ink, ink) = self.mark(theme);
         let (slot, response) = ui.allocate_exact_size(vec2(ui.available_width(), 46.0), Sense::click());
         response.widget_info(|| WidgetInfo::selected(Role::Tab, true, self.selected, self.text));
-        let rect = row_rect(slot, 8.0);
+        let text = Type::SHORTCUT.ellipsis(ui, self.text, ink, slot.width() - 6.0);
+        // A long word takes its room from the sides.
+        let rect = row_rect(slot, ((slot.width() - text.size().x) / 2.0 - 3.0).min(8.0));
         let rest = if self.selected { theme.hover } else { Color32::TRANSPARENT };
         let fill = paint::state_fill(ui, &response, rest, theme.hover, theme.press);
         paint::boxed(ui.painter(), rect, radius::WELL, fill, Color32::TRANSPARENT);
@@ -77,7 +79,6 @@ impl<'a> ScreenRow<'a> {
             crate::icon::size::LARGE,
             icon_ink,
         );
-        let text = Type::SHORTCUT.ellipsis(ui, self.text, ink, rect.width());
         ui.painter()
             .galley(pos2(rect.center().x - text.size().x / 2.0, rect.top() + 25.0), text, ink);
         paint::focus_ring(ui, &response, rect, radius::WELL);

@@ -7,7 +7,7 @@ use crate::state::{
     AgentsMsg, AgentsView, ChatMsg, ExportAs, ExportChat, LabMsg, LabView, MachineMsg, Msg, RaceMsg, Screen, SidebarMsg, State, Status,
     status,
 };
-use dspark_look::{Button, Icon, IconButton, MenuItem, StatusPill, header, menu_below, menu_separator, select, tabs, tip};
+use dspark_look::{Button, Icon, IconButton, MenuItem, StatusPill, Type, header, menu_below, menu_separator, select, tabs, tip};
 use dspark_strings::t;
 use egui::Ui;
 
@@ -103,8 +103,10 @@ fn right(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     }
 }
 
-/// Width of the Lab's tabs, in points.
+/// Width that the Lab's tabs have at least, in points.
 const TABS: f32 = 380.0;
+/// Around the words of a tab.
+const TAB_PADDING: f32 = 26.0;
 
 fn lab_tabs(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let mut view = state.lab.view;
@@ -116,7 +118,11 @@ fn lab_tabs(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         (LabView::Benchmark, t!(benchmark)),
     ];
     // Where title, tabs and state do not fit, the tabs are a list.
-    let changed = if ui.available_width() < TABS {
+    let theme = dspark_look::Theme::of(ui);
+    let words = views
+        .iter()
+        .map(|(_, words)| Type::CONTROL.galley(ui, *words, theme.t1).size().x + TAB_PADDING);
+    let changed = if ui.available_width() < words.sum::<f32>().max(TABS) {
         select(ui, t!(view_of_lab), &mut view, &views, 130.0)
     } else {
         tabs(ui, &mut view, &views).changed()

@@ -192,7 +192,7 @@ pub(crate) fn sampling(ui: &mut Ui, chat: &mut Chat) {
         0.01,
     );
     row(ui, t!(largest_reply), t!(largest_reply_definition), |ui| {
-        let labels: Vec<String> = REPLY_SIZES.iter().map(|size| t!(tokens_count, count = count(*size))).collect();
+        let labels: Vec<String> = REPLY_SIZES.iter().map(|size| t!(tokens_choice, count = count(*size))).collect();
         let choices: Vec<(usize, &str)> = REPLY_SIZES.iter().copied().zip(labels.iter().map(String::as_str)).collect();
         select(ui, t!(largest_reply), &mut chat.max_tokens, &choices, 130.0);
     });

@@ -161,7 +161,7 @@ fn controls(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
             out.push(RaceMsg::Prompt(text).into());
         }
         let mut tokens = lab.max_tokens;
-        let words: Vec<String> = RACE_TOKENS.iter().map(|count| t!(tokens_count, count = count)).collect();
+        let words: Vec<String> = RACE_TOKENS.iter().map(|count| t!(tokens_choice, count = count)).collect();
         let choices: Vec<(usize, &str)> = RACE_TOKENS.into_iter().zip(words.iter().map(String::as_str)).collect();
         if select(ui, t!(length), &mut tokens, &choices, TOKENS) {
             out.push(RaceMsg::Tokens(tokens).into());
