@@ -323,11 +323,8 @@ fn thoughts(ui: &mut Ui, stored: &Message, view: &mut MessageView, live: Option<
         .or_else(|| live.and_then(|live| live.thought).map(|thought| thought.as_secs_f64()));
     let value = took.map(|took| t!(took_seconds, took = format!("{took:.1}"))).unwrap_or_default();
     let tokens = live.map_or_else(|| stored.meta.usage.map_or(0, |usage| usage.reasoning), |live| live.thought_tokens);
-    let note = if tokens > 0 {
-        t!(tokens_count, count = count(tokens))
-    } else {
-        String::new()
-    };
+    let note = (tokens > 0).then(|| t!(tokens_count, count = count(tokens)));
+    let note = note.unwrap_or_default();
     let words = match (busy, took) {
         (true, _) => t!(thinking),
         (false, Some(_)) => t!(thought_for),
