@@ -75,7 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 out,
                 "({:?}, include_str!({:?})), ",
                 format!("{language}/{file}"),
-                folder.join(&file)
+                folder.join(&file).display().to_string()
             )?;
         }
         writeln!(out, "],")?;
@@ -90,7 +90,7 @@ fn catalogues(folder: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        if name.ends_with(".ftl") {
+        if Path::new(&name).extension().is_some_and(|ending| ending == "ftl") {
             names.push(name);
         }
     }

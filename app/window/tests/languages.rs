@@ -249,6 +249,21 @@ fn every_screen_in_japanese() {
 }
 
 #[test]
+fn the_card_of_a_race_is_in_the_language_too() {
+    let race = stage::scene::race::two();
+    let cards = Language::ALL.map(|language| {
+        let card = dspark_strings::speaking(language, || dspark_window::screens::lab::card::png(&race)).unwrap();
+        if let Some(folder) = std::env::var_os("LANGUAGE_PICTURES") {
+            std::fs::write(std::path::Path::new(&folder).join(format!("{}-card.png", language.tag())), &card).unwrap();
+        }
+        card
+    });
+    for (at, card) in cards.iter().enumerate() {
+        assert!(cards[at + 1..].iter().all(|other| other != card), "{:?}", Language::ALL[at]);
+    }
+}
+
+#[test]
 fn lists_of_the_header_follow_the_language() {
     let mut test = set(Models, speaking(Language::German), [1280.0, 800.0]);
     assert_eq!(window(&test).state.models.tab, ModelsTab::Recommended);

@@ -1,6 +1,6 @@
 //! One window: state, views, and the bridge, without eframe, so that tests can drive it.
 
-use super::{header, keys, palette, sidebar, sidebar::SidebarView};
+use super::{fonts, header, keys, palette, sidebar, sidebar::SidebarView};
 use crate::{
     bridge::{Bridge, ModelEntry},
     screens::{
@@ -14,10 +14,9 @@ use crate::{
 };
 use dspark_look::{Answer, Density, Look, Toasts, confirm};
 use dspark_protocol::ModelInfo;
-use dspark_strings::{Language, t};
+use dspark_strings::t;
 use egui::{Context, Frame, Panel, ThemePreference, Ui};
-use egui_system_font_provider::SystemFontProvider;
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 /// What is left for the surroundings (eframe and the tray) to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +65,7 @@ impl Window {
             toasts: Toasts::default(),
             requests: Vec::new(),
             machine_read: None,
-            letters: han(system_language),
+            letters: fonts::han(system_language),
             frames: 0,
         };
         window.state.settings_file = window.bridge.settings_path.clone();
@@ -257,10 +256,9 @@ impl Window {
         dspark_look::apply(ctx, look(appearance));
         let language = appearance.language.language(self.state.system_language);
         dspark_strings::set(language);
-        let letters = han(language);
+        let letters = fonts::han(language);
         if std::mem::replace(&mut self.letters, letters) != letters {
-            let fonts = SystemFontProvider::new();
-            ctx.set_font_providers(vec![Arc::new(if letters.is_some() { fonts.with_locale(letters) } else { fonts })]);
+            ctx.set_font_providers(vec![fonts::system(letters)]);
         }
     }
 
@@ -300,12 +298,6 @@ fn is_other(before: Option<&ModelInfo>, now: Option<&ModelInfo>) -> bool {
         )
     };
     before.map(key) != now.map(key)
-}
-
-/// Chinese and Japanese draw many of the same letters differently; for the other languages the system's own order is as good
-/// as any.
-fn han(language: Language) -> Option<&'static str> {
-    matches!(language, Language::Chinese | Language::Japanese).then(|| language.tag())
 }
 
 fn look(appearance: &Appearance) -> Look {

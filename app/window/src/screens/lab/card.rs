@@ -6,7 +6,7 @@ use super::{
     setup,
     words::arm,
 };
-use crate::shell::text::seconds;
+use crate::shell::{fonts, text::seconds};
 use dspark_compare::{Lane, Race};
 use dspark_look::{Look, Theme, Tone, Type, paint, raster, space::radius};
 use dspark_strings::t;
@@ -39,7 +39,14 @@ fn picture(race: &Race) -> ColorImage {
         preference: ThemePreference::Dark,
         ..Look::default()
     };
-    raster::picture(SIZE, SCALE, look, |ui| draw(ui, race))
+    // Names and prompts may be in any script; from the second of its frames on the picture has letters for them.
+    let mut letters = Some(fonts::system(fonts::han(dspark_strings::current())));
+    raster::picture(SIZE, SCALE, look, |ui| {
+        if let Some(letters) = letters.take() {
+            ui.ctx().set_font_providers(vec![letters]);
+        }
+        draw(ui, race);
+    })
 }
 
 /// Fills the page with the card of `race`.
