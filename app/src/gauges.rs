@@ -5,6 +5,7 @@ use crate::machine::{self, ThisMachine};
 use dspark_engine::machine::Machine;
 use dspark_protocol::{MachineInfo, Snapshot};
 use dspark_serve::Gauges;
+use dspark_strings::Language;
 use dspark_window::{
     bridge::{MachineSource, Reading},
     machine::{
@@ -158,23 +159,26 @@ fn baseline(limits: &Limits<'_>) -> Value {
 /// As the Lab judges, over the last reply of any face.
 fn verdict(limits: &Limits<'_>, reading: &Reading) -> Value {
     let (engine, last) = (limits.engine, limits.engine.last_reply);
-    let judgement = judge(&Figures {
-        ratio: last.and_then(|reply| Some(reply.rate / limits.ceiling(reply.context)?)),
-        accept: last.and_then(|reply| reply.accept),
-        rate: last.map(|reply| reply.rate),
-        context: last
-            .zip(engine.model.as_ref())
-            .map(|(reply, model)| (reply.context, model.context_window)),
-        pressure: reading.pressure,
-        swap_growth: last.and_then(|reply| reply.swap_growth),
-        decay: last.and_then(|reply| reply.decay),
-        cold: last.is_some_and(|reply| reply.cold),
-        ..limits.figures()
+    // Programs read this: it stays English whatever the window speaks.
+    let judgement = dspark_strings::speaking(Language::English, || {
+        judge(&Figures {
+            ratio: last.and_then(|reply| Some(reply.rate / limits.ceiling(reply.context)?)),
+            accept: last.and_then(|reply| reply.accept),
+            rate: last.map(|reply| reply.rate),
+            context: last
+                .zip(engine.model.as_ref())
+                .map(|(reply, model)| (reply.context, model.context_window)),
+            pressure: reading.pressure,
+            swap_growth: last.and_then(|reply| reply.swap_growth),
+            decay: last.and_then(|reply| reply.decay),
+            cold: last.is_some_and(|reply| reply.cold),
+            ..limits.figures()
+        })
     });
     json!({
         "level": judgement.level,
         "headline": judgement.headline,
-        "findings": judgement.findings,
+        "findings": judgement.findings.into_iter().map(|finding| finding.words).collect::<Vec<_>>(),
         "levers": judgement.levers.into_iter().map(Lever::advice).collect::<Vec<_>>(),
     })
 }

@@ -1,5 +1,5 @@
 //! The window on a scripted engine: for working on screens without a model, for the screenshots, and for tests of the
-//! tray. `cargo run -p dspark-window --example double_window -- --scene chat --theme light --size 900x640`
+//! tray. `cargo run -p dspark-window --example double_window -- --scene chat --theme light --size 900x640 --language de`
 //!
 //! `--measure SECONDS` prints how long frames took, as JSON, and ends.
 
@@ -7,7 +7,10 @@
 
 mod scene;
 
-use dspark_window::shell::{AppOptions, run};
+use dspark_window::{
+    settings::Settings,
+    shell::{AppOptions, run},
+};
 use std::{
     path::PathBuf,
     sync::{Arc, mpsc},
@@ -40,6 +43,12 @@ fn open() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     );
     let scene = scene::Scene::new(&name).ok_or("scenes: play, chat, reply, empty, first-run, first-run-check, first-run-go, first-run-done, models, settings, picker, live, live-parked, live-plain, live-empty, curves, curves-parked, curves-empty, decoding, palette, lab-no-model, machine, machine-empty, race, race-four, race-running, race-earlier, race-empty, benchmark, benchmark-empty, agents, agents-change, agents-changed, agents-steps, agents-off, connections, connections-empty, stream, heavy")?;
     scene.prepare(&data, value("--theme").as_deref())?;
+    let path = data.join("settings.toml");
+    let (mut settings, _) = Settings::load(&path);
+    // Pictures are in English whatever the system speaks.
+    let language = value("--language").unwrap_or_else(|| "en".into());
+    settings.appearance.language = toml::Value::from(language).into();
+    settings.save(&path)?;
     let mut options = AppOptions::new(
         scene.engine(),
         data.clone(),

@@ -1,5 +1,6 @@
 //! Cards: frame, title, stat tiles, key and value rows, progress, error, empty state.
 
+use dspark_strings::t;
 use egui::{Color32, Frame, InnerResponse, Margin, Response, Role, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
 
 use super::button::{Button, IconButton};
@@ -176,13 +177,13 @@ pub fn progress_row(ui: &mut Ui, progress: &Progress<'_>) -> ProgressAction {
                 paint::text_at(ui.painter(), rect.min + vec2(0.0, 18.0), detail, theme.t3);
                 if progress.pausable {
                     let (icon, word) = if progress.paused {
-                        (Icon::Play, "Resume")
+                        (Icon::Play, t!(resume))
                     } else {
-                        (Icon::Pause, "Pause")
+                        (Icon::Pause, t!(pause))
                     };
                     action.pause_or_resume = ui.add(IconButton::new(icon, word)).clicked();
                 }
-                action.cancel = ui.add(IconButton::new(Icon::X, "Cancel")).clicked();
+                action.cancel = ui.add(IconButton::new(Icon::X, t!(cancel))).clicked();
             });
             progress_bar(ui, progress.part, if progress.paused { theme.t3 } else { theme.accent });
         },
@@ -235,10 +236,10 @@ impl ErrorCard<'_> {
                             action.primary = ui.add(Button::primary(self.primary).small()).clicked();
                         }
                         if !self.details.is_empty() {
-                            let word = if open { "Hide details" } else { "Details" };
+                            let word = if open { t!(hide_details) } else { t!(details) };
                             open ^= ui.add(Button::secondary(word).small()).clicked();
                         }
-                        action.copy = ui.add(Button::quiet("Copy").small()).clicked();
+                        action.copy = ui.add(Button::quiet(t!(copy)).small()).clicked();
                     });
                     ui.data_mut(|d| d.insert_temp(id, open));
                     if open {

@@ -1,5 +1,6 @@
 //! Code block: a bar with the language, Wrap and Copy, and a body that scrolls only sideways.
 
+use dspark_strings::t;
 use std::sync::Arc;
 
 use egui::{Frame, Label, Margin, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, text::LayoutJob, vec2};
@@ -35,12 +36,14 @@ pub fn code_block(ui: &mut Ui, id: impl std::hash::Hash + std::fmt::Debug, langu
         paint::text_left(ui.painter(), bar, bar.left() + 14.0, name, theme.t2);
         paint::over_right(ui, bar.shrink2(vec2(8.0, 0.0)), |ui| {
             ui.spacing_mut().item_spacing.x = 6.0;
-            action.copy = ui.add(Button::quiet("Copy").small().icon(Icon::Copy).label("Copy code")).clicked();
+            action.copy = ui
+                .add(Button::quiet(t!(copy)).small().icon(Icon::Copy).label(t!(copy_code)))
+                .clicked();
             let wrap_color = if *wrap { theme.accent } else { theme.t2 };
-            let button = Button::quiet("Wrap")
+            let button = Button::quiet(t!(wrap))
                 .small()
                 .icon(Icon::ArrowElbowDownLeft)
-                .label("Wrap lines")
+                .label(t!(wrap_lines))
                 .color(wrap_color);
             action.wrap = ui.add(button).clicked();
         });
@@ -57,7 +60,7 @@ pub fn code_block(ui: &mut Ui, id: impl std::hash::Hash + std::fmt::Debug, langu
     });
     shown
         .response
-        .widget_info(|| WidgetInfo::labeled(Role::Code, true, format!("Code, {language}")));
+        .widget_info(|| WidgetInfo::labeled(Role::Code, true, t!(code_language, language = language)));
     *wrap ^= action.wrap;
     action
 }
@@ -89,7 +92,9 @@ pub fn command_strip(ui: &mut Ui, text: &str) -> bool {
     paint::boxed(ui.painter(), rect, radius::CONTROL, theme.code, theme.line);
     let shown = crate::middle_ellipsis(ui, Type::CODE_SMALL, text, rect.width() - 24.0 - 34.0);
     let inner = rect.shrink2(vec2(4.0, 0.0));
-    let copied = paint::over_right(ui, inner, |ui| ui.add(super::IconButton::new(Icon::Copy, "Copy").small()).clicked());
+    let copied = paint::over_right(ui, inner, |ui| {
+        ui.add(super::IconButton::new(Icon::Copy, t!(copy)).small()).clicked()
+    });
     let galley = Type::CODE_SMALL.galley(ui, shown, theme.t1);
     let at = egui::pos2(rect.left() + 12.0, rect.center().y - galley.size().y / 2.0);
     let label = ui.interact(

@@ -1,5 +1,6 @@
 //! The composer: text that grows, a row of tools, send or stop.
 
+use dspark_strings::t;
 use std::sync::Arc;
 
 use egui::{
@@ -136,7 +137,7 @@ impl Composer<'_> {
                     .return_key(newline)
                     .min_size(vec2(0.0, Type::PROSE.line))
                     .layouter(&mut layout);
-                ui.add(edit).accessible_name("Message")
+                ui.add(edit).accessible_name(t!(message))
             })
             .inner
     }
@@ -146,17 +147,17 @@ fn send_button(theme: &Theme, state: ComposerState, has_text: bool) -> IconButto
     let clear = egui::Color32::TRANSPARENT;
     let button = match state {
         ComposerState::Generating => {
-            IconButton::new(Icon::StopFill, "Stop")
+            IconButton::new(Icon::StopFill, t!(stop))
                 .icon_size(14.0)
                 .color(theme.t1)
                 .filled(theme.raised, theme.line2, 9.into())
         }
         ComposerState::Ready if has_text => {
-            IconButton::new(Icon::ArrowUp, "Send")
+            IconButton::new(Icon::ArrowUp, t!(send))
                 .color(theme.on_accent)
                 .filled(theme.accent_fill, clear, 9.into())
         }
-        _ => IconButton::new(Icon::ArrowUp, "Send")
+        _ => IconButton::new(Icon::ArrowUp, t!(send))
             .enabled(false)
             .filled(theme.hover, clear, 9.into()),
     };

@@ -1,5 +1,6 @@
 //! Memory bar: what a model would take, part by part, against what the machine allows.
 
+use dspark_strings::t;
 use egui::{Color32, CornerRadius, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 use crate::{Theme, Type, paint};
@@ -17,7 +18,13 @@ pub fn memory_bar(ui: &mut Ui, parts: &[MemoryPart<'_>], marks: &[(f64, &str)], 
     let theme = Theme::of(ui);
     let (rect, response) = ui.allocate_exact_size(vec2(width, 40.0), Sense::hover());
     let sum: f64 = parts.iter().map(|p| p.gigabytes).sum();
-    response.widget_info(|| WidgetInfo::labeled(Role::Meter, true, format!("{sum:.1} of {total:.1} GB")));
+    response.widget_info(|| {
+        WidgetInfo::labeled(
+            Role::Meter,
+            true,
+            t!(memory_of, sum = format!("{sum:.1}"), total = format!("{total:.1}")),
+        )
+    });
     let bar = Rect::from_min_size(rect.min, vec2(width, 14.0));
     let painter = ui.painter();
     let round = 4;

@@ -1,5 +1,6 @@
 //! Messages of a chat: the user's bubble, the reasoning block, the tiles of a turn.
 
+use dspark_strings::t;
 use egui::{Align, Color32, Label, Layout, Rect, Response, Role, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
 use crate::{
@@ -179,9 +180,9 @@ fn tint_legend(ui: &Ui, rect: Rect, theme: &Theme) -> f32 {
     let mut right = rect.right();
     let mark = |x: f32| Rect::from_center_size(pos2(x, rect.center().y), vec2(10.0, 10.0));
     for (text, fill, border) in [
-        ("Corrected", Color32::TRANSPARENT, Color32::TRANSPARENT),
-        ("Lookup", series.lookup_tint, series.lookup),
-        ("Draft", series.accepted_tint, series.accepted),
+        (t!(corrected), Color32::TRANSPARENT, Color32::TRANSPARENT),
+        (t!(lookup), series.lookup_tint, series.lookup),
+        (t!(draft), series.accepted_tint, series.accepted),
     ] {
         let galley = Type::SHORTCUT.galley(ui, text, theme.t2);
         right -= galley.size().x;

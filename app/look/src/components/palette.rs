@@ -1,5 +1,6 @@
 //! The command palette: a modal list steered from its input.
 
+use dspark_strings::t;
 use egui::{
     Area, Color32, Context, Frame, Id, Key, Modal, Modifiers, Order, Rect, Response, Role, ScrollArea, Sense, Stroke, TextEdit, Ui,
     WidgetInfo, pos2, vec2,
@@ -49,7 +50,7 @@ pub fn palette<R>(ctx: &Context, query: &mut String, hint: &str, rows: impl FnOn
     let area = Area::new(id)
         .order(Order::Foreground)
         .fixed_pos(pos2(screen.center().x - width / 2.0, screen.top() + top))
-        .accessible_name("Command palette");
+        .accessible_name(t!(command_palette));
     let modal = Modal::new(id).area(area).frame(frame).backdrop_color(theme.scrim).show(ctx, |ui| {
         ui.set_width(width - 2.0);
         ui.spacing_mut().item_spacing.y = 0.0;
@@ -88,7 +89,7 @@ fn input(ui: &mut Ui, theme: &Theme, id: Id, query: &mut String, hint: &str) -> 
             .hint_text(Type::INPUT.rich(hint, theme.t3))
             .desired_width(ui.available_width())
             .layouter(&mut layout);
-        let response = ui.add(edit).accessible_name("Search commands");
+        let response = ui.add(edit).accessible_name(t!(search_commands));
         if !response.has_focus() {
             response.request_focus();
         }
@@ -101,7 +102,11 @@ fn foot(ui: &mut Ui, theme: &Theme) {
     paint::hline(ui.painter(), rect.x_range(), rect.top(), theme.line);
     paint::over_left(ui, rect.shrink2(vec2(23.0, 0.0)), |ui| {
         ui.spacing_mut().item_spacing.x = 3.0;
-        for (keys, word) in [(&["↑", "↓"][..], "move"), (&["⏎"], "run"), (&["⌥", "⏎"], "options")] {
+        for (keys, word) in [
+            (&["↑", "↓"][..], t!(palette_move)),
+            (&["⏎"], t!(palette_run)),
+            (&["⌥", "⏎"], t!(palette_options)),
+        ] {
             for k in keys {
                 key(ui, k);
             }

@@ -1,5 +1,6 @@
 //! The status pill: one state of the engine, always an icon and a word.
 
+use dspark_strings::t;
 use std::borrow::Cow;
 
 use egui::{Color32, CornerRadius, Response, Role, Sense, Ui, Widget, WidgetInfo, pos2, vec2};
@@ -60,18 +61,18 @@ impl PillState<'_> {
     /// The word, and the live number that follows it.
     pub fn words(&self) -> (Cow<'_, str>, String) {
         match self {
-            Self::Stopped => ("Stopped".into(), String::new()),
-            Self::Starting => ("Starting".into(), String::new()),
-            Self::NoModel => ("No model".into(), String::new()),
-            Self::Downloading(percent) => ("Downloading".into(), format!("{percent}%")),
-            Self::Loading(what) if what.is_empty() => ("Loading".into(), String::new()),
-            Self::Loading(what) => (format!("Loading {what}").into(), String::new()),
-            Self::Calibrating => ("Calibrating".into(), String::new()),
-            Self::WarmingUp => ("Warming up".into(), String::new()),
-            Self::Ready => ("Ready".into(), String::new()),
-            Self::Prefilling(done, of) => ("Prefilling".into(), format!("{} / {}", short_count(*done), short_count(*of))),
-            Self::Generating { tokens_per_second } => ("Generating".into(), format!("{tokens_per_second:.0} tok/s")),
-            Self::Unloading => ("Unloading".into(), String::new()),
+            Self::Stopped => (t!(stopped).into(), String::new()),
+            Self::Starting => (t!(starting).into(), String::new()),
+            Self::NoModel => (t!(no_model).into(), String::new()),
+            Self::Downloading(percent) => (t!(downloading).into(), format!("{percent}%")),
+            Self::Loading(what) if what.is_empty() => (t!(loading).into(), String::new()),
+            Self::Loading(what) => (t!(loading_what, what = what).into(), String::new()),
+            Self::Calibrating => (t!(calibrating).into(), String::new()),
+            Self::WarmingUp => (t!(warming_up).into(), String::new()),
+            Self::Ready => (t!(ready).into(), String::new()),
+            Self::Prefilling(done, of) => (t!(prefilling).into(), format!("{} / {}", short_count(*done), short_count(*of))),
+            Self::Generating { tokens_per_second } => (t!(generating).into(), format!("{tokens_per_second:.0} tok/s")),
+            Self::Unloading => (t!(unloading).into(), String::new()),
             Self::Error(reason) => (Cow::Borrowed(reason.as_ref()), String::new()),
         }
     }

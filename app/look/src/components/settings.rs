@@ -1,5 +1,6 @@
 //! Settings: groups of rows in cards, the list of groups, the reload bar.
 
+use dspark_strings::t;
 use egui::{
     Align, Align2, Area, Color32, Context, Frame, Id, Label, Layout, Margin, Order, Rect, Response, Role, Sense, Stroke, Ui, WidgetInfo,
     pos2, vec2,
@@ -97,7 +98,7 @@ impl<'a> SettingsRow<'a> {
         ui.painter().galley(pos2(inner.left(), y), name, theme.t1);
         if self.reload {
             let place = Rect::from_min_size(pos2(inner.left() + name_width + 10.0, y - 1.0), vec2(46.0, 20.0));
-            paint::over_down(ui, place, |ui| ui.add(Chip::new("reload")));
+            paint::over_down(ui, place, |ui| ui.add(Chip::new(t!(reload))));
         }
         if let Some(detail) = detail {
             ui.painter().galley(pos2(inner.left(), y + 18.0), detail, theme.t3);
@@ -162,10 +163,10 @@ pub fn reload_bar(ctx: &Context, over: Rect, words: &str, detail: &str) -> Optio
                     Icon::ArrowsClockwise.show(ui, crate::icon::size::NORMAL, theme.t2);
                     ui.label(Type::BASE.rich(words, theme.t1));
                     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                        if ui.add(Button::primary("Reload now")).clicked() {
+                        if ui.add(Button::primary(t!(reload_now))).clicked() {
                             answer = Some(ReloadAnswer::Reload);
                         }
-                        if ui.add(Button::quiet("Discard")).clicked() {
+                        if ui.add(Button::quiet(t!(discard))).clicked() {
                             answer = Some(ReloadAnswer::Discard);
                         }
                         ui.with_layout(Layout::left_to_right(Align::Center), |ui| {

@@ -1,5 +1,6 @@
 //! Sidebar: screen rows, chat rows, date headings, and the rail of narrow windows.
 
+use dspark_strings::t;
 use egui::{Align2, Color32, Key, Response, Role, Sense, Ui, Widget, WidgetInfo, pos2, vec2};
 
 use super::field::TextField;
@@ -66,7 +67,9 @@ impl<'a> ScreenRow<'a> {
         let (icon, icon_ink, ink) = self.mark(theme);
         let (slot, response) = ui.allocate_exact_size(vec2(ui.available_width(), 46.0), Sense::click());
         response.widget_info(|| WidgetInfo::selected(Role::Tab, true, self.selected, self.text));
-        let rect = row_rect(slot, 8.0);
+        let text = Type::SHORTCUT.ellipsis(ui, self.text, ink, slot.width() - 6.0);
+        // A long word takes its room from the sides.
+        let rect = row_rect(slot, ((slot.width() - text.size().x) / 2.0 - 3.0).min(8.0));
         let rest = if self.selected { theme.hover } else { Color32::TRANSPARENT };
         let fill = paint::state_fill(ui, &response, rest, theme.hover, theme.press);
         paint::boxed(ui.painter(), rect, radius::WELL, fill, Color32::TRANSPARENT);
@@ -76,7 +79,6 @@ impl<'a> ScreenRow<'a> {
             crate::icon::size::LARGE,
             icon_ink,
         );
-        let text = Type::SHORTCUT.ellipsis(ui, self.text, ink, rect.width());
         ui.painter()
             .galley(pos2(rect.center().x - text.size().x / 2.0, rect.top() + 25.0), text, ink);
         paint::focus_ring(ui, &response, rect, radius::WELL);
@@ -208,7 +210,7 @@ impl<'a> ChatRow<'a> {
 fn rename(ui: &mut Ui, rect: egui::Rect, row: &Response, draft: &mut String) -> Option<ChatRowAction> {
     let first = row.id.with("rename shown");
     let fresh = !ui.data(|d| d.get_temp(first)).unwrap_or(false);
-    let mut field = TextField::new(draft, "Chat name").id(row.id.with("rename"));
+    let mut field = TextField::new(draft, t!(chat_name)).id(row.id.with("rename"));
     if fresh {
         field = field.focus_all();
     }

@@ -1,5 +1,6 @@
 //! Toasts: bottom right above what stands there, six seconds, errors until closed, three at most.
 
+use dspark_strings::t;
 use std::time::Duration;
 
 use egui::{Align2, Area, Context, Frame, Id, Margin, Order, Role, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
@@ -242,7 +243,7 @@ fn toast_card(ui: &mut Ui, toast: &Toast, width: f32, id: Id) -> Outcome {
                 }
                 // Optically at the card's corner; a child of its own, so that the card does not grow.
                 let place = egui::Rect::from_min_size(pos2(top.x + width - 26.0 - 26.0, top.y - 4.0), vec2(30.0, 30.0));
-                let close = IconButton::new(Icon::X, "Close").icon_size(15.0).no_tooltip();
+                let close = IconButton::new(Icon::X, t!(close)).icon_size(15.0).no_tooltip();
                 if crate::paint::over_down(ui, place, |ui| ui.add(close)).clicked() {
                     outcome = Outcome::Close;
                 }

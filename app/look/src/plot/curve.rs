@@ -1,5 +1,6 @@
 //! Measured points over a whole-numbered axis: cost by width, with the point in use, a knee, and a quieter overlay.
 
+use dspark_strings::t;
 use std::fmt::Write;
 
 use egui::{Color32, Rect, Response, Role, Sense, Shape, Stroke, Ui, WidgetInfo, pos2, vec2};
@@ -107,9 +108,15 @@ impl CurvePlot<'_> {
             || self.label.to_owned(),
             |((from, low), (to, high))| {
                 let (low, high) = (number(*low), number(*high));
-                format!(
-                    "{}: {low} {} at {from} to {high} {} at {to} {}",
-                    self.label, self.unit, self.unit, self.axis
+                t!(
+                    curve_words,
+                    label = self.label,
+                    low = low,
+                    unit = self.unit,
+                    from = from,
+                    high = high,
+                    to = to,
+                    axis = self.axis
                 )
             },
         )
@@ -117,7 +124,7 @@ impl CurvePlot<'_> {
 
     /// Everything known at one place.
     fn at(&self, at: usize, value: f32) -> String {
-        let mut words = format!("{} {} {}.", self.label.to_lowercase(), number(value), self.unit);
+        let mut words = format!("{} {} {}.", dspark_strings::within(self.label), number(value), self.unit);
         for (points, name) in self.overlay.into_iter().chain(self.second) {
             if let Some((_, other)) = points.iter().find(|point| point.0 == at) {
                 let _ = write!(words, " {name}: {} {}.", number(*other), self.unit);

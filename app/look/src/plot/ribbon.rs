@@ -1,5 +1,6 @@
 //! The accept ribbon: one column a round, all columns in one mesh.
 
+use dspark_strings::t;
 use egui::{Color32, Mesh, Rect, Response, Role, Sense, Shape, Ui, WidgetInfo, pos2, vec2};
 
 use crate::{Theme, Type};
@@ -25,7 +26,7 @@ fn width(item: RibbonItem) -> f32 {
 pub fn accept_ribbon(ui: &mut Ui, items: &[RibbonItem], cap: u8) -> Response {
     let theme = Theme::of(ui);
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), HEIGHT + 14.0), Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(Role::Figure, true, format!("Accept ribbon, {} rounds", items.len())));
+    response.widget_info(|| WidgetInfo::labeled(Role::Figure, true, t!(accept_ribbon_rounds, rounds = items.len())));
     if !ui.is_rect_visible(rect) {
         return response;
     }
@@ -53,19 +54,17 @@ pub fn accept_ribbon(ui: &mut Ui, items: &[RibbonItem], cap: u8) -> Response {
     }
     ui.painter().add(Shape::mesh(mesh));
     match hovered {
-        Some(RibbonItem::Round { drafted: 0, .. }) => {
-            crate::tip(response, "Round", "a plain step: one token from the target, nothing drafted.")
-        }
+        Some(RibbonItem::Round { drafted: 0, .. }) => crate::tip(response, t!(round), t!(ribbon_plain_step)),
         Some(RibbonItem::Round { accepted, drafted, lookup }) => {
-            let source = if lookup { "a lookup in the context" } else { "the drafter" };
+            let source = if lookup { t!(ribbon_lookup) } else { t!(ribbon_drafter) };
             crate::tip(
                 response,
-                "Round",
-                &format!("{accepted} of {drafted} tokens from {source} accepted, and one from the target."),
+                t!(round),
+                &t!(ribbon_accepted, accepted = accepted, drafted = drafted, source = source),
             )
         }
-        Some(RibbonItem::Prefill { tokens: 0 }) => crate::tip(response, "Prefill", "another prompt was read here."),
-        Some(RibbonItem::Prefill { tokens }) => crate::tip(response, "Prefill", &format!("{tokens} prompt tokens read.")),
+        Some(RibbonItem::Prefill { tokens: 0 }) => crate::tip(response, t!(prefill), t!(ribbon_prompt)),
+        Some(RibbonItem::Prefill { tokens }) => crate::tip(response, t!(prefill), &t!(ribbon_prompt_tokens, tokens = tokens)),
         None => response,
     }
 }
@@ -106,7 +105,7 @@ fn round(mesh: &mut Mesh, theme: &Theme, column: Rect, unit: f32, (accepted, dra
 fn slab(ui: &Ui, theme: &Theme, column: Rect) {
     let slab = Rect::from_min_max(pos2(column.left() + 3.0, column.top()), pos2(column.left() + 26.0, column.bottom()));
     ui.painter().rect_filled(slab, 2, theme.hover);
-    let text = Type::SHORTCUT.galley(ui, "prefill", theme.t3);
+    let text = Type::SHORTCUT.galley(ui, t!(ribbon_prefill), theme.t3);
     let size = text.size();
     let origin = pos2(slab.center().x - size.y / 2.0, slab.center().y + size.x / 2.0);
     ui.painter()

@@ -1,5 +1,6 @@
 //! The ceiling that memory sets over the length of the context, with the replies that were made under it or above it.
 
+use dspark_strings::t;
 use egui::{Mesh, Pos2, Response, Role, Sense, Shape, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2};
 
 use super::{Scale, grid, plot_rect, x_labels};
@@ -28,9 +29,11 @@ impl RooflinePlot<'_> {
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
         let (most, least) = ((self.ceiling)(0), (self.ceiling)(self.window));
         response.widget_info(|| {
-            let words = format!(
-                "Plain-decode ceiling: {most:.1} tok/s at 0 to {least:.1} tok/s at {} tokens",
-                self.window
+            let words = t!(
+                ceiling_words,
+                most = format!("{most:.1}"),
+                least = format!("{least:.1}"),
+                window = self.window
             );
             WidgetInfo::labeled(Role::Figure, true, words)
         });
@@ -81,7 +84,7 @@ impl RooflinePlot<'_> {
             let square = egui::Rect::from_center_size(mark, vec2(8.0, 8.0));
             ui.painter()
                 .rect_stroke(square, 0, Stroke::new(1.5, theme.series.ceiling), StrokeKind::Middle);
-            let words = Type::SHORTCUT.galley(ui, format!("{rate:.1} plain step"), theme.t3);
+            let words = Type::SHORTCUT.galley(ui, t!(plain_step_rate, rate = format!("{rate:.1}")), theme.t3);
             ui.painter().galley(mark + vec2(10.0, 4.0), words, theme.t3);
         }
         if let Some(((context, rate), past)) = self.replies.split_last() {
@@ -112,7 +115,7 @@ impl RooflinePlot<'_> {
             let x = if right { mark.x + 12.0 } else { mark.x - 12.0 - galley.size().x };
             pos2(x, y - galley.size().y / 2.0)
         };
-        let words = Type::LABEL.galley(ui, format!("{rate:.1} tok/s, last reply"), theme.t1);
+        let words = Type::LABEL.galley(ui, t!(last_reply_rate, rate = format!("{rate:.1}")), theme.t1);
         // Off the point when the curve is close, so that the words stay readable.
         let above = if (mark.y - foot.y).abs() < 28.0 { -14.0 } else { -10.0 };
         let at = beside(&words, mark.y + above);
@@ -135,14 +138,14 @@ impl RooflinePlot<'_> {
             .map(|tokens| {
                 let words = match tokens {
                     0 => "0".to_owned(),
-                    tokens if tokens == self.window => format!("{}k context", tokens >> 10),
+                    tokens if tokens == self.window => t!(context_k, k = tokens >> 10),
                     tokens => format!("{}k", tokens >> 10),
                 };
                 (tokens as f32 / self.window as f32, words)
             })
             .collect();
         let mut labels: Vec<(f32, &str)> = labels.iter().map(|(part, words)| (*part, words.as_str())).collect();
-        let end = format!("{}k context", self.window >> 10);
+        let end = t!(context_k, k = self.window >> 10);
         if labels.last().is_none_or(|last| last.0 < 1.0) {
             labels.push((1.0, end.as_str()));
         }

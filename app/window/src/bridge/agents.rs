@@ -6,6 +6,7 @@ use crate::{
     state::{AgentsMsg, Looked, Msg},
 };
 use dspark_agents::{AgentError, CLIENTS, Client, Places, Plan, Serving, Standing};
+use dspark_strings::t;
 use std::sync::mpsc;
 
 pub(super) struct AgentDesk {
@@ -28,7 +29,7 @@ impl AgentDesk {
     pub(super) fn look(&self, serving: Option<Serving>, project: &str) {
         let inbox = self.inbox.clone();
         let Some(places) = self.places_in(project) else {
-            let reason = "No home folder is known, so there are no settings to look at: set HOME and start again.";
+            let reason = t!(no_home);
             return inbox.push(Msg::Agents(AgentsMsg::Looked(Err(reason.into()))));
         };
         run(&self.desk, move || {
@@ -110,7 +111,7 @@ impl AgentDesk {
 }
 
 fn of<T>(id: &str, act: impl FnOnce(&'static Client) -> Result<T, AgentError>) -> Result<T, String> {
-    let client = dspark_agents::client(id).ok_or_else(|| format!("no client is called `{id}`"))?;
+    let client = dspark_agents::client(id).ok_or_else(|| t!(no_such_client, id = id))?;
     told(act(client))
 }
 

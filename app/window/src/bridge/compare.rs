@@ -7,6 +7,7 @@ use crate::{
 };
 use dspark_compare::{BENCHES, Plan, RACES, Race, Wish, append_bench, keep_races, measure, race, read_benches, read_races};
 use dspark_protocol::EngineError;
+use dspark_strings::t;
 use std::{path::PathBuf, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +27,7 @@ impl Bridge {
                 let inbox = self.inbox.clone();
                 run(&self.desk, move || {
                     if let Err(error) = keep_races(&folder.join(RACES), &races) {
-                        inbox.push(notice("The race could not be kept", &error));
+                        inbox.push(notice(t!(race_not_kept), &error));
                     }
                 });
             }
@@ -34,7 +35,7 @@ impl Bridge {
                 let inbox = self.inbox.clone();
                 run(&self.desk, move || {
                     if let Err(error) = append_bench(&folder.join(BENCHES), &bench) {
-                        inbox.push(notice("The benchmark could not be kept", &error));
+                        inbox.push(notice(t!(benchmark_not_kept), &error));
                     }
                 });
             }
@@ -83,11 +84,11 @@ impl Bridge {
         run(&self.desk, move || {
             match read_races(&folder.join(RACES)) {
                 Ok(races) => inbox.push(RaceMsg::Known(races).into()),
-                Err(error) => inbox.push(notice("Earlier races cannot be read", &error)),
+                Err(error) => inbox.push(notice(t!(races_unreadable), &error)),
             }
             match read_benches(&folder.join(BENCHES)) {
                 Ok(all) => inbox.push(BenchMsg::Known(all).into()),
-                Err(error) => inbox.push(notice("Earlier benchmarks cannot be read", &error)),
+                Err(error) => inbox.push(notice(t!(benchmarks_unreadable), &error)),
             }
         });
     }

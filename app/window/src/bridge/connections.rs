@@ -1,5 +1,6 @@
 //! What the HTTP server is asked for, in the window's words.
 
+use dspark_strings::t;
 use std::time::SystemTime;
 
 /// How far a request is.
@@ -155,7 +156,7 @@ pub fn dialect(route: &str) -> &'static str {
         "/completions" => "OpenAI completions",
         "/messages" | "/messages/count_tokens" => "Anthropic",
         "/responses" => "OpenAI responses",
-        "/admin/race" => "Race",
+        "/admin/race" => t!(race),
         _ => "HTTP",
     }
 }

@@ -1,3 +1,4 @@
+use dspark_strings::t;
 use std::{
     fs::File,
     io::{ErrorKind, Write},
@@ -23,25 +24,16 @@ pub(super) fn save_new(folder: &Path, name: &str, content: &[u8]) -> Result<Path
             Ok(mut file) => {
                 return match file.write_all(content) {
                     Ok(()) => Ok(path),
-                    Err(error) => Err(format!(
-                        "`{}` cannot be written: {error}. Free some space and try again.",
-                        path.display()
-                    )),
+                    Err(error) => Err(t!(cannot_be_written, path = path.display(), error = error.to_string())),
                 };
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => {
-                return Err(format!(
-                    "`{}` cannot be made: {error}. Check that the folder may be written to.",
-                    path.display()
-                ));
+                return Err(t!(cannot_be_made, path = path.display(), error = error.to_string()));
             }
         }
     }
-    Err(format!(
-        "`{}` holds too many files named `{name}`: move some away and try again.",
-        folder.display()
-    ))
+    Err(t!(too_many_files, path = folder.display(), name = name))
 }
 
 /// Where a person looks for what was saved: Downloads, else Documents, else home.

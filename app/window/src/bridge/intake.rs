@@ -2,6 +2,7 @@
 
 use crate::state::Intake;
 use dspark_sessions::import::{self, ImportError};
+use dspark_strings::t;
 use std::path::Path;
 
 /// Largest export that is read: years of chats.
@@ -82,7 +83,7 @@ fn exported(path: &Path) -> Intake {
     match (all, trouble) {
         (Some(import), _) => Intake::Chats(import),
         (None, Some(body)) => refused("", body),
-        (None, None) => refused("", format!("`{}` holds no JSON file.", path.display())),
+        (None, None) => refused("", t!(no_json_file, path = path.display())),
     }
 }
 
@@ -102,18 +103,15 @@ fn add(all: &mut Option<import::Import>, trouble: &mut Option<String>, read: Res
 
 fn refused(name: &str, body: String) -> Intake {
     let title = if name.is_empty() {
-        "No chats were imported".into()
+        t!(no_chats_imported).into()
     } else {
-        format!("“{name}” was not added")
+        t!(was_not_added, name = name)
     };
     Intake::Refused { title, body }
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> String {
-    format!(
-        "`{}` cannot be read: {error}. Check that it is there and that you may read it.",
-        path.display()
-    )
+    t!(cannot_be_read, path = path.display(), error = error.to_string())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::{Catalog, FetchProgress, Inbox, notice, run, thread};
 use crate::state::{DownloadMsg, Effect, HubMsg, Known, ModelsMsg, Msg, ShelfMsg};
 use dspark_protocol::EngineHandle;
+use dspark_strings::t;
 use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -117,7 +118,7 @@ impl Keeper {
                 let text = serde_json::to_vec_pretty(&known).unwrap_or_default();
                 run(desk, move || {
                     if let Err(error) = std::fs::write(file, text) {
-                        inbox.push(notice("What is remembered of models could not be saved", &error));
+                        inbox.push(notice(t!(remembered_not_saved), &error));
                     }
                 });
             }
@@ -136,17 +137,17 @@ fn reveal(path: &Path) -> Result<(), String> {
     } else {
         Command::new("xdg-open")
     };
-    let here = || format!("It is {}.", path.display());
+    let here = || t!(it_is_path, path = path.display());
     let status = command
         .arg(path)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()
-        .map_err(|error| format!("There is no file manager to ask ({error}). {}", here()))?;
+        .map_err(|error| t!(no_file_manager, error = error.to_string(), here = here()))?;
     if status.success() {
         Ok(())
     } else {
-        Err(format!("The file manager did not take it. {}", here()))
+        Err(t!(file_manager_refused, here = here()))
     }
 }

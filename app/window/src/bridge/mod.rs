@@ -31,6 +31,7 @@ use agents::AgentDesk;
 use dspark_agents::Places;
 use dspark_protocol::{EngineError, EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request};
 use dspark_sessions::{SessionHead, Store};
+use dspark_strings::t;
 use keeper::Keeper;
 use latest::Latest;
 use std::{
@@ -109,7 +110,7 @@ impl Bridge {
             let inbox = inbox.clone();
             store.on_error(move |body| {
                 inbox.push(Msg::Fault {
-                    title: "A change could not be saved".into(),
+                    title: t!(change_not_saved).into(),
                     body,
                 });
             });
@@ -127,7 +128,7 @@ impl Bridge {
                 let Some(store) = &store else { return };
                 match store.search(&query, HITS) {
                     Ok(hits) => inbox.push(Msg::Sidebar(SidebarMsg::Found { query, hits })),
-                    Err(error) => inbox.push(notice("The search failed", &error)),
+                    Err(error) => inbox.push(notice(t!(search_failed), &error)),
                 }
             })
         };
@@ -135,7 +136,7 @@ impl Bridge {
             let (path, inbox) = (settings_path.clone(), inbox.clone());
             Latest::new("settings", Duration::from_millis(250), move |settings: Settings| {
                 if let Err(error) = settings.save(&path) {
-                    inbox.push(notice("The settings could not be saved", &error));
+                    inbox.push(notice(t!(settings_not_saved), &error));
                 }
             })
         };
@@ -331,7 +332,7 @@ impl Bridge {
                     sessions.extend(page);
                     inbox.push(Msg::Sidebar(SidebarMsg::Listed { sessions, end }));
                 }
-                Err(error) => inbox.push(notice("The list of chats cannot be read", &error)),
+                Err(error) => inbox.push(notice(t!(chats_unreadable), &error)),
             }
         });
     }
@@ -356,7 +357,7 @@ impl Bridge {
                         options,
                     }));
                 }
-                Err(error) => inbox.push(notice("This chat cannot be read", &error)),
+                Err(error) => inbox.push(notice(t!(chat_unreadable), &error)),
             }
         });
     }
@@ -440,7 +441,7 @@ impl Bridge {
         let text = serde_json::to_vec_pretty(measured).unwrap_or_default();
         run(&self.desk, move || {
             if let Err(error) = std::fs::write(path, text) {
-                inbox.push(notice("The measurement could not be saved", &error));
+                inbox.push(notice(t!(measurement_not_saved), &error));
             }
         });
     }

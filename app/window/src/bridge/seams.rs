@@ -4,7 +4,8 @@
 
 use super::Activity;
 use crate::machine::{roofline::Footprint, verdict::Pressure};
-use std::{fmt::Write, path::Path};
+use dspark_strings::t;
+use std::path::Path;
 
 /// How the HTTP server is asked to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub struct NoServer;
 impl ServerControl for NoServer {
     fn start(&self, _: &ServerConfig) -> Result<String, ServerFailure> {
         Err(ServerFailure {
-            reason: "This build has no server.".into(),
+            reason: t!(no_server_build).into(),
             next_free: None,
         })
     }
@@ -77,11 +78,11 @@ impl Reading {
     /// What the level means, with the figures it comes from.
     pub fn explain(&self) -> String {
         let part = 100.0 * self.available as f64 / self.total.max(1) as f64;
-        let mut words = format!("{part:.0}% of memory can still be had without swapping");
+        let mut words = t!(memory_without_swap, part = format!("{part:.0}"));
         if let Some(stalled) = self.stalled {
-            let _ = write!(words, "; work waited for memory in {stalled:.1}% of the last ten seconds");
+            words.push_str(&t!(memory_stalled, stalled = format!("{stalled:.1}")));
         }
-        words.push('.');
+        words.push_str(t!(full_stop));
         words
     }
 }
@@ -106,6 +107,6 @@ impl MachineSource for NoMachine {
     }
 
     fn footprint(&self, _: &Path) -> Result<Footprint, String> {
-        Err("This build does not read models.".into())
+        Err(t!(no_reading_build).into())
     }
 }

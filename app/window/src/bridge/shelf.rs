@@ -1,6 +1,7 @@
 //! Models as the window sees them: on this machine, to be had, to be searched for. [`Catalog`] brings them.
 
 use dspark_protocol::{LoadRequest, MachineInfo};
+use dspark_strings::t;
 use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
@@ -33,28 +34,28 @@ impl Part {
     /// For people: `Context, target`.
     pub fn label(self) -> &'static str {
         match self {
-            Self::Weights => "Model weights",
-            Self::Drafter => "Drafter",
-            Self::Context => "Context, target",
-            Self::DrafterContext => "Context, drafter",
-            Self::Recurrent => "Recurrent state",
-            Self::Kept => "One kept conversation",
-            Self::Working => "Working buffers",
-            Self::App => "App and runtime",
+            Self::Weights => t!(part_weights),
+            Self::Drafter => t!(drafter),
+            Self::Context => t!(part_context),
+            Self::DrafterContext => t!(part_drafter_context),
+            Self::Recurrent => t!(part_recurrent),
+            Self::Kept => t!(part_kept),
+            Self::Working => t!(part_working),
+            Self::App => t!(part_app),
         }
     }
 
     /// What it is, for a hover.
     pub fn definition(self) -> &'static str {
         match self {
-            Self::Weights => "the model itself, read once for every decode step.",
-            Self::Drafter => "the small model that guesses ahead, quantized to 4 bits as it is loaded.",
-            Self::Context => "keys and values of every token of one conversation.",
-            Self::DrafterContext => "what the drafter keeps of the same tokens.",
-            Self::Recurrent => "the state of layers that do not grow with the conversation.",
-            Self::Kept => "a second, typical conversation that can go on without being read anew.",
-            Self::Working => "results on their way while a prompt is read.",
-            Self::App => "this program, its tokenizer and the runtime's own heap.",
+            Self::Weights => t!(part_weights_definition),
+            Self::Drafter => t!(part_drafter_definition),
+            Self::Context => t!(part_context_definition),
+            Self::DrafterContext => t!(part_drafter_context_definition),
+            Self::Recurrent => t!(part_recurrent_definition),
+            Self::Kept => t!(part_kept_definition),
+            Self::Working => t!(part_working_definition),
+            Self::App => t!(part_app_definition),
         }
     }
 }
@@ -360,7 +361,7 @@ pub trait Catalog: Send + Sync {
     /// # Errors
     /// As [`Catalog::fetch`].
     fn search(&self, _text: &str, _machine: &MachineInfo, _limit: u64, _cancel: &CancellationToken) -> Result<Vec<Listed>, FetchError> {
-        Err(FetchError::Failed("This build has no model hub.".into()))
+        Err(FetchError::Failed(t!(no_hub_build).into()))
     }
 
     /// What a repository would bring, from its listing and configuration: sizes and the sum are then exact.
@@ -368,7 +369,7 @@ pub trait Catalog: Send + Sync {
     /// # Errors
     /// As [`Catalog::fetch`].
     fn preview(&self, _id: &str, _machine: &MachineInfo, _limit: u64, _cancel: &CancellationToken) -> Result<Listed, FetchError> {
-        Err(FetchError::Failed("This build has no model hub.".into()))
+        Err(FetchError::Failed(t!(no_hub_build).into()))
     }
 
     /// Reads every file of an installed model against what was published.
@@ -376,7 +377,7 @@ pub trait Catalog: Send + Sync {
     /// # Errors
     /// The first damaged file, or why the folder cannot be read.
     fn verify(&self, _path: &Path, _report: &mut dyn FnMut(FetchProgress), _cancel: &CancellationToken) -> Result<(), FetchError> {
-        Err(FetchError::Failed("This build does not check models.".into()))
+        Err(FetchError::Failed(t!(no_checks_build).into()))
     }
 
     /// Deletes a model that this program brought. Bytes that are free again.
@@ -384,7 +385,7 @@ pub trait Catalog: Send + Sync {
     /// # Errors
     /// Whose it is, or what kept it from being deleted.
     fn remove(&self, _path: &Path) -> Result<u64, String> {
-        Err("This build does not delete models.".into())
+        Err(t!(no_model_deletes_build).into())
     }
 
     /// Deletes what an unfinished download left. Bytes that are free again.
@@ -392,6 +393,6 @@ pub trait Catalog: Send + Sync {
     /// # Errors
     /// What kept it from being deleted.
     fn discard(&self, _id: &str) -> Result<u64, String> {
-        Err("This build does not delete downloads.".into())
+        Err(t!(no_download_deletes_build).into())
     }
 }

@@ -2,6 +2,7 @@
 //! Source: `spec/fit-and-roofline.md` §10.
 
 pub use dspark_protocol::Pressure;
+use dspark_strings::t;
 use serde::Serialize;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
@@ -68,11 +69,41 @@ pub struct Figures {
     pub on_processor: bool,
 }
 
+/// What a finding is about, whatever language it is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum About {
+    Speed,
+    Memory,
+    Context,
+}
+
+/// One thing that was found, in words.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    pub about: About,
+    pub words: String,
+}
+
+impl Finding {
+    fn new(about: About, words: impl Into<String>) -> Self {
+        let words = words.into();
+        Self { about, words }
+    }
+}
+
+impl std::ops::Deref for Finding {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.words
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Judgement {
     pub level: Level,
     pub headline: String,
-    pub findings: Vec<String>,
+    pub findings: Vec<Finding>,
     pub levers: Vec<Lever>,
 }
 
@@ -83,25 +114,22 @@ pub fn judge(figures: &Figures) -> Judgement {
     let mut verdict = Judgement::default();
     step(figures, &mut verdict);
     if figures.used.is_some() && figures.experts_estimated {
-        verdict
-            .findings
-            .push("Approximate: the model does not say how many experts a token uses".into());
+        verdict.findings.push(Finding::new(About::Speed, t!(experts_approximate)));
     }
     drafting(figures, &mut verdict);
     memory(figures, &mut verdict);
     if figures.cold && figures.rate.is_some() {
-        verdict
-            .findings
-            .push("This was the first generation after loading; the next one says more".into());
+        verdict.findings.push(Finding::new(About::Speed, t!(first_generation)));
     }
     if let Some(decay) = figures.decay.filter(|decay| figures.rate.is_some() && *decay < 0.85) {
         verdict
             .findings
-            .push(format!("The reply slowed to {:.0}% of its first pace", 100.0 * decay));
+            .push(Finding::new(About::Speed, t!(reply_slowed, part = format!("{:.0}", 100.0 * decay))));
     }
     if let Some((context, window)) = figures.context {
         let part = context as f64 / window.max(1) as f64;
-        verdict.findings.push(format!("Context at {:.0}% of the window", 100.0 * part));
+        let words = t!(context_at, part = format!("{:.0}", 100.0 * part));
+        verdict.findings.push(Finding::new(About::Context, words));
         if part >= 0.9 {
             verdict.levers.push(Lever::NewChat);
         }
@@ -112,34 +140,30 @@ pub fn judge(figures: &Figures) -> Judgement {
 /// How a plain step uses memory.
 fn step(figures: &Figures, verdict: &mut Judgement) {
     let Some(used) = figures.used else {
-        verdict.headline = "Nothing measured yet".into();
+        verdict.headline = t!(judge_nothing).into();
         return;
     };
     let moved = figures.moved.map_or_else(
-        || format!("A plain step uses {:.0}% of memory bandwidth", 100.0 * used),
-        |(moved, bandwidth)| format!("A plain step moves {moved:.0} of {bandwidth:.0} GB/s"),
+        || t!(step_uses, part = format!("{:.0}", 100.0 * used)),
+        |(moved, bandwidth)| t!(step_moves, moved = format!("{moved:.0}"), bandwidth = format!("{bandwidth:.0}")),
     );
     if used > BELIEVABLE {
         verdict.levers.push(Lever::MeasureAgain);
-        verdict.headline =
-            "A plain step moves more than memory was measured to give: something else was running then, measure again".into();
+        verdict.headline = t!(step_unbelievable).into();
         return;
     }
     let small = figures.rate.is_some_and(|rate| rate > 200.0);
     let (level, headline) = match used {
-        used if used >= 0.75 => (Level::Healthy, format!("{moved}, as it should")),
-        _ if small => (
-            Level::Ok,
-            format!("{moved}: a small model, where the cost of a step is not its bytes"),
-        ),
-        _ if figures.on_processor => (Level::Ok, format!("{moved}: on the processor arithmetic sets the pace, not memory")),
+        used if used >= 0.75 => (Level::Healthy, t!(step_as_should, moved = moved)),
+        _ if small => (Level::Ok, t!(step_small, moved = moved)),
+        _ if figures.on_processor => (Level::Ok, t!(step_processor, moved = moved)),
         used if used >= 0.5 => {
             verdict.levers.push(Lever::MeasureAgain);
-            (Level::Ok, format!("{moved}, somewhat below what this machine gives"))
+            (Level::Ok, t!(step_somewhat_below, moved = moved))
         }
         _ => {
             verdict.levers.push(Lever::FreeMemory);
-            (Level::Attention, format!("{moved}, well below what this machine gives"))
+            (Level::Attention, t!(step_well_below, moved = moved))
         }
     };
     (verdict.level, verdict.headline) = (level, headline);
@@ -150,13 +174,15 @@ fn drafting(figures: &Figures, verdict: &mut Judgement) {
         return;
     };
     let accept = figures.accept.unwrap_or(1.0);
-    verdict.findings.push(match ratio {
-        ratio if ratio >= 1.05 => format!("Drafting delivers {ratio:.2}× the plain ceiling"),
-        ratio if ratio >= 0.85 => format!("The last reply came near the plain ceiling, {ratio:.2}×"),
-        ratio => format!("The last reply stayed below the plain ceiling, {ratio:.2}×"),
-    });
+    let words = match ratio {
+        ratio if ratio >= 1.05 => t!(drafting_delivers, ratio = format!("{ratio:.2}")),
+        ratio if ratio >= 0.85 => t!(reply_near_ceiling, ratio = format!("{ratio:.2}")),
+        ratio => t!(reply_below_ceiling, ratio = format!("{ratio:.2}")),
+    };
+    verdict.findings.push(Finding::new(About::Speed, words));
     if let Some(accept) = figures.accept {
-        verdict.findings.push(format!("{accept:.2} tokens accepted per round"));
+        let words = t!(accepted_per_round_n, accept = format!("{accept:.2}"));
+        verdict.findings.push(Finding::new(About::Speed, words));
     }
     if ratio < 0.85 && accept < 2.0 {
         verdict.levers.push(Lever::DraftLess);
@@ -175,24 +201,21 @@ fn memory(figures: &Figures, verdict: &mut Judgement) {
             verdict.levers.insert(0, Lever::FreeMemory);
             verdict
                 .findings
-                .insert(0, format!("Swap grew by {} MiB during the last reply", growth >> 20));
+                .insert(0, Finding::new(About::Memory, t!(swap_grew, size = growth >> 20)));
         } else {
-            verdict.findings.push("No swap growth in the last reply".into());
+            verdict.findings.push(Finding::new(About::Memory, t!(no_swap_growth)));
         }
     }
     if figures.pressure != Pressure::Normal {
         verdict.level = Level::Problem;
         verdict.levers.retain(|lever| *lever != Lever::FreeMemory);
         verdict.levers.insert(0, Lever::FreeMemory);
-        let word = if figures.pressure == Pressure::Critical {
-            "CRITICAL"
+        let words = if figures.pressure == Pressure::Critical {
+            t!(pressure_critical_finding)
         } else {
-            "high"
+            t!(pressure_high_finding)
         };
-        verdict.findings.insert(
-            0,
-            format!("Memory pressure is {word}: other apps and the model want more than there is"),
-        );
+        verdict.findings.insert(0, Finding::new(About::Memory, words));
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a person chose, as a TOML file they can read and edit.
 
 use dspark_protocol::{Cap, Mode, SpeculationOptions, TreeSetting};
+use dspark_strings::{Language, t};
 use serde::{Deserialize, Serialize};
 use std::{
     io::Write as _,
@@ -43,10 +44,64 @@ pub enum ThemeChoice {
     Dark,
 }
 
+/// The language of the window and the tray.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(from = "toml::Value", into = "toml::Value")]
+pub enum LanguageChoice {
+    /// The one the system asks for.
+    #[default]
+    System,
+    Is(Language),
+    /// Of another version, kept when the file is written again; until it is known, the system's.
+    Other(toml::Value),
+}
+
+impl LanguageChoice {
+    /// Every choice that can be made.
+    pub const ALL: [Self; 5] = [
+        Self::System,
+        Self::Is(Language::English),
+        Self::Is(Language::Chinese),
+        Self::Is(Language::Japanese),
+        Self::Is(Language::German),
+    ];
+
+    /// The language this comes to where the system asks for `system`.
+    pub fn language(&self, system: Language) -> Language {
+        match self {
+            Self::Is(language) => *language,
+            Self::System | Self::Other(_) => system,
+        }
+    }
+}
+
+impl From<toml::Value> for LanguageChoice {
+    fn from(value: toml::Value) -> Self {
+        match value.as_str() {
+            Some(SYSTEM) => Self::System,
+            Some(tag) => Language::from_tag(tag).map_or(Self::Other(value), Self::Is),
+            None => Self::Other(value),
+        }
+    }
+}
+
+impl From<LanguageChoice> for toml::Value {
+    fn from(choice: LanguageChoice) -> Self {
+        match choice {
+            LanguageChoice::System => SYSTEM.into(),
+            LanguageChoice::Is(language) => language.tag().into(),
+            LanguageChoice::Other(value) => value,
+        }
+    }
+}
+
+const SYSTEM: &str = "system";
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Appearance {
     pub theme: ThemeChoice,
+    pub language: LanguageChoice,
     /// Percent, 80 to 200.
     pub text_scale: u32,
     pub reduce_motion: bool,
@@ -117,9 +172,9 @@ impl Preset {
             },
         };
         [
-            preset("Exact", 0.0, 1.0, 0.0),
-            preset("Balanced", 0.7, 0.95, 0.0),
-            preset("Inventive", 1.0, 0.98, 0.03),
+            preset(t!(preset_exact), 0.0, 1.0, 0.0),
+            preset(t!(preset_balanced), 0.7, 0.95, 0.0),
+            preset(t!(preset_inventive), 1.0, 0.98, 0.03),
         ]
     }
 }
@@ -178,6 +233,7 @@ impl Default for Appearance {
     fn default() -> Self {
         Self {
             theme: ThemeChoice::Auto,
+            language: LanguageChoice::System,
             text_scale: 100,
             reduce_motion: false,
             increase_contrast: false,
@@ -220,7 +276,7 @@ impl Settings {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return (Self::default(), None),
             Err(error) => {
-                let note = format!("Cannot read `{}`: {error}. The defaults are in use.", path.display());
+                let note = t!(settings_unreadable, path = path.display(), error = error.to_string());
                 return (Self::default(), Some(note));
             }
         };
@@ -229,13 +285,10 @@ impl Settings {
             Err(error) => {
                 let aside = path.with_extension("toml.broken");
                 let kept = match std::fs::rename(path, &aside) {
-                    Ok(()) => format!("It is kept as `{}`", aside.display()),
-                    Err(error) => format!("It could not be put aside ({error})"),
+                    Ok(()) => t!(kept_as, path = aside.display()),
+                    Err(error) => t!(not_put_aside, error = error.to_string()),
                 };
-                let note = format!(
-                    "The settings file has a mistake: {}. {kept}; the defaults are in use.",
-                    error.message()
-                );
+                let note = t!(settings_mistake, message = error.message(), kept = kept);
                 (Self::default(), Some(note))
             }
         }
@@ -313,6 +366,32 @@ mod tests {
             use std::os::unix::fs::PermissionsExt;
             assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         }
+    }
+
+    #[test]
+    fn a_language_of_another_version_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("settings.toml");
+        for (line, choice) in [
+            ("language = \"ja\"", LanguageChoice::Is(Language::Japanese)),
+            ("language = \"system\"", LanguageChoice::System),
+            ("", LanguageChoice::System),
+            ("language = \"tlh\"", LanguageChoice::Other("tlh".into())),
+            ("language = 7", LanguageChoice::Other(7.into())),
+        ] {
+            std::fs::write(&path, format!("[appearance]\n{line}\ntext_scale = 120\n")).unwrap();
+            let (read, note) = Settings::load(&path);
+            assert_eq!(
+                (read.appearance.language.clone(), read.appearance.text_scale, note),
+                (choice, 120, None),
+                "{line}"
+            );
+            read.save(&path).unwrap();
+            assert_eq!(Settings::load(&path).0, read, "{line}");
+        }
+        let other = LanguageChoice::Other("tlh".into());
+        assert_eq!(other.language(Language::German), Language::German);
+        assert_eq!(LanguageChoice::Is(Language::English).language(Language::German), Language::English);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::state::{
 };
 use dspark_agents::CLIENTS;
 use dspark_look::Icon;
+use dspark_strings::t;
 use std::ops::Range;
 
 /// Rows of a group while nothing is typed, and at most.
@@ -26,9 +27,9 @@ pub enum Group {
 impl Group {
     pub fn name(self) -> &'static str {
         match self {
-            Self::Models => "Models",
-            Self::Actions => "Actions",
-            Self::Chats => "Chats",
+            Self::Models => t!(models),
+            Self::Actions => t!(group_actions),
+            Self::Chats => t!(chats),
         }
     }
 }
@@ -116,11 +117,11 @@ fn models(state: &State) -> Vec<Command> {
                 ..Command::new(
                     Group::Models,
                     Icon::Cube,
-                    format!("Load {}", entry.name),
+                    t!(load_named, name = entry.name),
                     vec![Msg::Models(ModelsMsg::Load(entry.clone()))],
                 )
                 .detail(format!("{}, {}", bytes(entry.bytes), entry.source))
-                .verb("Load")
+                .verb(t!(load))
             }
         })
         .collect()
@@ -151,13 +152,13 @@ fn of_models(state: &State) -> Vec<Command> {
         Command::new(Group::Actions, icon, text, run)
     };
     let mut rows = vec![
-        to(Icon::MagnifyingGlass, "Search the hub for models", ModelsTab::Search),
-        to(Icon::HardDrives, "Models on this machine", ModelsTab::Here),
-        to(Icon::Cube, "Recommended models", ModelsTab::Recommended),
-        to(Icon::DownloadSimple, "Downloads", ModelsTab::Downloads),
+        to(Icon::MagnifyingGlass, t!(search_hub_models), ModelsTab::Search),
+        to(Icon::HardDrives, t!(models_this_machine), ModelsTab::Here),
+        to(Icon::Cube, t!(recommended_models), ModelsTab::Recommended),
+        to(Icon::DownloadSimple, t!(downloads), ModelsTab::Downloads),
     ];
     if let Some(fetching) = &state.models.fetching {
-        let text = format!("Pause the download of {}", fetching.name);
+        let text = t!(pause_download_of, name = fetching.name);
         rows.push(Command::new(Group::Actions, Icon::Pause, text, vec![DownloadMsg::Pause.into()]));
     }
     rows
@@ -167,49 +168,53 @@ fn actions(state: &State) -> Vec<Command> {
     let mut rows = Vec::new();
     let add = |icon, text: String, run: Vec<Msg>| Command::new(Group::Actions, icon, text, run);
     if state.live().is_some() {
-        rows.push(add(Icon::StopFill, "Stop the reply".into(), vec![Msg::Chat(ChatMsg::Stop)]));
+        rows.push(add(Icon::StopFill, t!(stop_reply).into(), vec![Msg::Chat(ChatMsg::Stop)]));
     }
-    rows.push(add(
-        Icon::Desktop,
-        "Set up again: machine, model, first chat".into(),
-        vec![FirstRunMsg::Again.into()],
-    ));
+    rows.push(add(Icon::Desktop, t!(set_up_again).into(), vec![FirstRunMsg::Again.into()]));
     rows.push(add(
         Icon::FileText,
-        "Import chats of ChatGPT, LM Studio or Open WebUI".into(),
+        t!(import_chats).into(),
         vec![Msg::Settings(SettingsMsg::Page(SettingsPage::Data)), Msg::Show(Screen::Settings)],
     ));
     for (action, modifiers, key, words) in MAP {
         let in_chat = matches!(action, Action::Rename | Action::DeleteChat | Action::Regenerate);
-        let told = words.is_empty() || matches!(action, Action::Palette | Action::Preferences);
-        if told || (in_chat && state.chat.session.is_none()) {
+        let told = matches!(action, Action::Palette | Action::Preferences);
+        let Some(words) = words.filter(|_| !told) else { continue };
+        if in_chat && state.chat.session.is_none() {
             continue;
         }
         let mut run = Vec::new();
         act(*action, state, &mut run);
         rows.push(Command {
             keys: label_parts(*modifiers, *key),
-            ..add(icon_of(*action), (*words).to_owned(), run)
+            ..add(icon_of(*action), words.text().to_owned(), run)
         });
     }
     if let Some(model) = &state.engine.model {
-        let frees = format!("frees {}", bytes(model.weight_bytes));
-        rows.push(add(Icon::Eject, format!("Unload {}", model.name), vec![Msg::Models(ModelsMsg::Unload)]).detail(frees));
-        rows.push(add(Icon::Gauge, "Measure this pair again".into(), vec![Msg::Lab(LabMsg::Measure)]).detail("reloads the model"));
+        let frees = t!(frees, size = bytes(model.weight_bytes));
+        rows.push(
+            add(
+                Icon::Eject,
+                t!(unload_named, name = model.name),
+                vec![Msg::Models(ModelsMsg::Unload)],
+            )
+            .detail(frees),
+        );
+        rows.push(add(Icon::Gauge, t!(measure_pair_again).into(), vec![Msg::Lab(LabMsg::Measure)]).detail(t!(reloads_model)));
     }
     if state.decoding.is_some() {
         rows.push(add(
             Icon::ArrowsClockwise,
-            "Reload with the changed settings".into(),
+            t!(reload_changed).into(),
             vec![Msg::Decoding(DecodingMsg::Apply)],
         ));
     }
     for (view, words) in [
-        (LabView::Live, "Lab: Live"),
-        (LabView::Curves, "Lab: Curves"),
-        (LabView::Machine, "Lab: This machine"),
-        (LabView::Race, "Lab: Race"),
-        (LabView::Benchmark, "Lab: Benchmark"),
+        (LabView::Live, t!(lab_live)),
+        (LabView::Curves, t!(lab_curves)),
+        (LabView::Machine, t!(lab_machine)),
+        (LabView::Race, t!(lab_race)),
+        (LabView::Benchmark, t!(lab_benchmark)),
     ] {
         rows.push(add(
             Icon::Flask,
@@ -219,7 +224,7 @@ fn actions(state: &State) -> Vec<Command> {
     }
     rows.push(add(
         Icon::PlugsConnected,
-        "Agents: Connections".into(),
+        t!(agents_connections).into(),
         vec![AgentsMsg::View(AgentsView::Connections).into(), Msg::Show(Screen::Agents)],
     ));
     for client in &CLIENTS {
@@ -230,15 +235,15 @@ fn actions(state: &State) -> Vec<Command> {
         };
         rows.push(add(
             Icon::PlugsConnected,
-            format!("Agents: Set up {}", client.name),
+            t!(agents_set_up, name = client.name),
             vec![AgentsMsg::View(AgentsView::SetUp).into(), Msg::Show(Screen::Agents), sheet.into()],
         ));
     }
     let base = format!("{}/v1", state.base_url());
-    rows.push(add(Icon::Copy, "Copy the base URL".into(), vec![Msg::Copy(base.clone())]).detail(base));
+    rows.push(add(Icon::Copy, t!(copy_base_url).into(), vec![Msg::Copy(base.clone())]).detail(base));
     rows.push(add(
         Icon::Gauge,
-        "Measure memory bandwidth".into(),
+        t!(measure_bandwidth).into(),
         vec![
             Msg::Lab(LabMsg::View(LabView::Machine)),
             Msg::Show(Screen::Lab),
@@ -247,37 +252,29 @@ fn actions(state: &State) -> Vec<Command> {
     ));
     rows.extend(comparisons(state));
     if !state.chat.tree.is_empty() {
-        rows.push(add(
-            Icon::Copy,
-            "Copy this chat as Markdown".into(),
-            vec![Msg::Chat(ChatMsg::CopyAll)],
-        ));
+        rows.push(add(Icon::Copy, t!(copy_chat_markdown).into(), vec![Msg::Chat(ChatMsg::CopyAll)]));
         for kind in ExportChat::ALL {
-            let words = format!("Export this chat as {}", kind.name());
+            let words = t!(export_chat_as, kind = kind.name());
             rows.push(add(Icon::Export, words, vec![Msg::Chat(ChatMsg::Export(kind))]));
         }
     }
     let tinted = state.settings.chat.show_sources;
     let mut settings = state.settings.clone();
     settings.chat.show_sources = !tinted;
-    let words = if tinted {
-        "Hide where words came from"
-    } else {
-        "Show where words came from"
-    };
+    let words = if tinted { t!(hide_sources) } else { t!(show_sources) };
     rows.push(add(
         Icon::Eye,
         words.into(),
         vec![Msg::Settings(SettingsMsg::Changed(Box::new(settings)))],
     ));
     for (page, words) in [
-        (SettingsPage::General, "Settings: General"),
-        (SettingsPage::Server, "Settings: Local server"),
-        (SettingsPage::Models, "Settings: Models"),
-        (SettingsPage::Decoding, "Settings: Decoding"),
-        (SettingsPage::Chat, "Settings: Chat"),
-        (SettingsPage::Data, "Settings: Privacy and data"),
-        (SettingsPage::About, "Settings: About"),
+        (SettingsPage::General, t!(settings_general)),
+        (SettingsPage::Server, t!(settings_server)),
+        (SettingsPage::Models, t!(settings_models)),
+        (SettingsPage::Decoding, t!(settings_decoding)),
+        (SettingsPage::Chat, t!(settings_chat)),
+        (SettingsPage::Data, t!(settings_data)),
+        (SettingsPage::About, t!(settings_about)),
     ] {
         rows.push(add(
             Icon::GearSix,
@@ -297,28 +294,23 @@ fn comparisons(state: &State) -> Vec<Command> {
     };
     let mut rows = Vec::new();
     match state.comparing() {
-        Some(Comparing::Race) => rows.push(add(Icon::X, "Cancel the race", LabView::Race, RaceMsg::Cancel.into())),
-        Some(Comparing::Benchmark) => rows.push(add(Icon::X, "Cancel the benchmark", LabView::Benchmark, BenchMsg::Cancel.into())),
+        Some(Comparing::Race) => rows.push(add(Icon::X, t!(cancel_race), LabView::Race, RaceMsg::Cancel.into())),
+        Some(Comparing::Benchmark) => rows.push(add(Icon::X, t!(cancel_benchmark), LabView::Benchmark, BenchMsg::Cancel.into())),
         None if state.has_model() => {
-            rows.push(add(
-                Icon::FlagCheckered,
-                "Race ways of decoding",
-                LabView::Race,
-                RaceMsg::Start.into(),
-            ));
-            rows.push(add(Icon::Gauge, "Run the benchmark", LabView::Benchmark, BenchMsg::Start.into()));
+            rows.push(add(Icon::FlagCheckered, t!(race_ways), LabView::Race, RaceMsg::Start.into()));
+            rows.push(add(Icon::Gauge, t!(run_benchmark), LabView::Benchmark, BenchMsg::Start.into()));
         }
         None => {}
     }
     if state.lab.race.shown.is_some() {
         for kind in ShareAs::ALL {
-            let words = format!("Share the race: {}", kind.name());
+            let words = t!(share_race, kind = kind.name());
             rows.push(add(Icon::Export, &words, LabView::Race, RaceMsg::Share(kind).into()));
         }
     }
     if state.lab.bench.shown.is_some() {
         for (kind, name) in [(BenchAs::Csv, "CSV"), (BenchAs::Json, "JSON")] {
-            let words = format!("Export the benchmark as {name}");
+            let words = t!(export_benchmark_as, name = name);
             rows.push(add(Icon::Export, &words, LabView::Benchmark, BenchMsg::Export(kind).into()));
         }
     }

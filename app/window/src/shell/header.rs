@@ -7,17 +7,18 @@ use crate::state::{
     AgentsMsg, AgentsView, ChatMsg, ExportAs, ExportChat, LabMsg, LabView, MachineMsg, Msg, RaceMsg, Screen, SidebarMsg, State, Status,
     status,
 };
-use dspark_look::{Button, Icon, IconButton, MenuItem, StatusPill, header, menu_below, menu_separator, select, tabs, tip};
+use dspark_look::{Button, Icon, IconButton, MenuItem, StatusPill, Type, header, menu_below, menu_separator, select, tabs, tip};
+use dspark_strings::t;
 use egui::Ui;
 
 pub(crate) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let title = match state.screen {
-        Screen::Chat if state.chat.title.is_empty() => "New chat",
+        Screen::Chat if state.chat.title.is_empty() => t!(new_chat),
         Screen::Chat => state.chat.title.as_str(),
-        Screen::Lab => "Lab",
-        Screen::Models => "Models",
-        Screen::Agents => "Agents",
-        Screen::Settings => "Settings",
+        Screen::Lab => t!(lab),
+        Screen::Models => t!(models),
+        Screen::Agents => t!(agents),
+        Screen::Settings => t!(settings),
     };
     let mut asked = Vec::new();
     let (bar, ()) = header(
@@ -67,7 +68,7 @@ fn right(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         race_tools(ui, state, out);
     }
     if state.screen == Screen::Agents && state.agents.view == AgentsView::SetUp {
-        let again = ui.add(IconButton::new(Icon::ArrowsClockwise, "Look again").enabled(!state.agents.looking));
+        let again = ui.add(IconButton::new(Icon::ArrowsClockwise, t!(look_again)).enabled(!state.agents.looking));
         if again.clicked() {
             out.push(AgentsMsg::Look.into());
         }
@@ -78,14 +79,14 @@ fn right(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     ui.spacing_mut().item_spacing.x = 4.0;
     if let Some(session) = state.chat.session {
         ui.add_space(2.0);
-        let more = ui.add(IconButton::new(Icon::DotsThree, "Chat actions"));
+        let more = ui.add(IconButton::new(Icon::DotsThree, t!(chat_actions)));
         menu_below(&more, 236.0, |ui| {
-            if ui.add(MenuItem::new("Copy as Markdown").icon(Icon::Copy)).clicked() {
+            if ui.add(MenuItem::new(t!(copy_markdown)).icon(Icon::Copy)).clicked() {
                 out.push(Msg::Chat(ChatMsg::CopyAll));
                 ui.close();
             }
             for kind in ExportChat::ALL {
-                let words = format!("Export as {}", kind.name());
+                let words = t!(export_as, kind = kind.name());
                 if ui.add(MenuItem::new(&words).icon(Icon::Export)).clicked() {
                     out.push(Msg::Chat(ChatMsg::Export(kind)));
                     ui.close();
@@ -97,26 +98,32 @@ fn right(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
             }
         });
     }
-    if !state.sidebar.sessions.is_empty() && ui.add(IconButton::new(Icon::MagnifyingGlass, "Search chats")).clicked() {
+    if !state.sidebar.sessions.is_empty() && ui.add(IconButton::new(Icon::MagnifyingGlass, t!(search_chats))).clicked() {
         out.push(Msg::Sidebar(SidebarMsg::OpenSearch(!state.sidebar.search_open)));
     }
 }
 
-/// Width of the Lab's tabs, in points.
+/// Width that the Lab's tabs have at least, in points.
 const TABS: f32 = 380.0;
+/// Around the words of a tab.
+const TAB_PADDING: f32 = 26.0;
 
 fn lab_tabs(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let mut view = state.lab.view;
     let views = [
-        (LabView::Live, "Live"),
-        (LabView::Curves, "Curves"),
-        (LabView::Machine, "This machine"),
-        (LabView::Race, "Race"),
-        (LabView::Benchmark, "Benchmark"),
+        (LabView::Live, t!(live)),
+        (LabView::Curves, t!(curves)),
+        (LabView::Machine, t!(this_machine)),
+        (LabView::Race, t!(race)),
+        (LabView::Benchmark, t!(benchmark)),
     ];
     // Where title, tabs and state do not fit, the tabs are a list.
-    let changed = if ui.available_width() < TABS {
-        select(ui, "View of the Lab", &mut view, &views, 130.0)
+    let theme = dspark_look::Theme::of(ui);
+    let words = views
+        .iter()
+        .map(|(_, words)| Type::CONTROL.galley(ui, *words, theme.t1).size().x + TAB_PADDING);
+    let changed = if ui.available_width() < words.sum::<f32>().max(TABS) {
+        select(ui, t!(view_of_lab), &mut view, &views, 130.0)
     } else {
         tabs(ui, &mut view, &views).changed()
     };
@@ -127,7 +134,7 @@ fn lab_tabs(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
 
 fn agents_tabs(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let mut view = state.agents.view;
-    let views = [(AgentsView::SetUp, "Set up"), (AgentsView::Connections, "Connections")];
+    let views = [(AgentsView::SetUp, t!(set_up)), (AgentsView::Connections, t!(connections))];
     if tabs(ui, &mut view, &views).changed() {
         out.push(AgentsMsg::View(view).into());
     }
@@ -136,9 +143,9 @@ fn agents_tabs(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
 fn machine_tools(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let measuring = state.lab.machine.measuring;
     let (words, icon, message) = if measuring {
-        ("Cancel", Icon::X, MachineMsg::Cancel)
+        (t!(cancel), Icon::X, MachineMsg::Cancel)
     } else {
-        ("Measure again", Icon::ArrowsClockwise, MachineMsg::Measure)
+        (t!(measure_again), Icon::ArrowsClockwise, MachineMsg::Measure)
     };
     if ui
         .add(Button::quiet(words).icon(icon).enabled(measuring || state.bandwidth().is_some()))
@@ -154,7 +161,7 @@ fn race_tools(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     ui.spacing_mut().item_spacing.x = 4.0;
     ui.add_space(2.0);
     let some = !lab.races.is_empty() && lab.running.is_none();
-    let button = ui.add(IconButton::new(Icon::ClockCounterClockwise, "Earlier races").enabled(some));
+    let button = ui.add(IconButton::new(Icon::ClockCounterClockwise, t!(earlier_races)).enabled(some));
     menu_below(&button, 380.0, |ui| {
         for race in &lab.races {
             let shown = lab.shown.as_ref().is_some_and(|shown| std::sync::Arc::ptr_eq(shown, race));
@@ -173,9 +180,9 @@ fn lab_tools(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     ui.spacing_mut().item_spacing.x = 4.0;
     ui.add_space(2.0);
     let some = !lab.rounds.is_empty();
-    let export = ui.add(IconButton::new(Icon::Export, "Export rounds").enabled(some));
+    let export = ui.add(IconButton::new(Icon::Export, t!(export_rounds)).enabled(some));
     menu_below(&export, 200.0, |ui| {
-        for (words, kind) in [("Rounds as CSV", ExportAs::Csv), ("Rounds and sums as JSON", ExportAs::Json)] {
+        for (words, kind) in [(t!(rounds_csv), ExportAs::Csv), (t!(rounds_json), ExportAs::Json)] {
             if ui.add(MenuItem::new(words)).clicked() {
                 out.push(Msg::Lab(LabMsg::Export(kind)));
                 ui.close();
@@ -184,9 +191,9 @@ fn lab_tools(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     });
     let paused = lab.paused.is_some();
     let (icon, words) = if paused {
-        (Icon::Play, "Go on")
+        (Icon::Play, t!(go_on))
     } else {
-        (Icon::Pause, "Hold the picture")
+        (Icon::Pause, t!(hold_picture))
     };
     if ui
         .add(IconButton::new(icon, words).enabled(some || paused).selected(paused))
@@ -196,18 +203,18 @@ fn lab_tools(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     }
     let clients = lab.clients();
     if clients.len() > 1 || lab.client.is_some() {
-        let name = lab.client.as_deref().unwrap_or("All clients");
+        let name = lab.client.as_deref().unwrap_or(t!(all_clients));
         let button = ui.add(
             Button::quiet(name)
                 .icon(Icon::FunnelSimple)
                 .caret()
                 .max_width(160.0)
-                .label("Client"),
+                .label(t!(client)),
         );
         menu_below(&button, 200.0, |ui| {
             let choices = std::iter::once(None).chain(clients.iter().map(|name| Some((*name).to_owned())));
             for client in choices {
-                let words = client.as_deref().unwrap_or("All clients");
+                let words = client.as_deref().unwrap_or(t!(all_clients));
                 if ui.add(MenuItem::new(words).checked(lab.client == client)).clicked() {
                     out.push(Msg::Lab(LabMsg::Client(client.clone())));
                     ui.close();
@@ -219,50 +226,50 @@ fn lab_tools(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
 
 pub(crate) fn term(status: &Status) -> &'static str {
     match status {
-        Status::Stopped => "Stopped",
-        Status::Starting => "Starting",
-        Status::NoModel => "No model",
-        Status::Downloading(_) => "Downloading",
-        Status::Loading(..) => "Loading",
-        Status::Calibrating => "Calibrating",
-        Status::WarmingUp => "Warming up",
-        Status::Ready => "Ready",
-        Status::Prefilling { .. } => "Prefilling",
-        Status::Generating(_) => "Decode rate",
-        Status::Unloading => "Unloading",
-        Status::Error(_) => "The engine cannot work",
+        Status::Stopped => t!(stopped),
+        Status::Starting => t!(starting),
+        Status::NoModel => t!(no_model),
+        Status::Downloading(_) => t!(downloading),
+        Status::Loading(..) => t!(loading),
+        Status::Calibrating => t!(calibrating),
+        Status::WarmingUp => t!(warming_up),
+        Status::Ready => t!(ready),
+        Status::Prefilling { .. } => t!(prefilling),
+        Status::Generating(_) => t!(decode_rate),
+        Status::Unloading => t!(unloading),
+        Status::Error(_) => t!(engine_cannot_work),
     }
 }
 
 pub(crate) fn explain(state: &State, status: &Status) -> String {
     match status {
-        Status::Stopped => "the engine has ended. Restart the app.".into(),
-        Status::Starting => "the engine checks that this machine computes correctly.".into(),
-        Status::NoModel => "choose one to begin.".into(),
+        Status::Stopped => t!(explain_stopped).into(),
+        Status::Starting => t!(explain_starting).into(),
+        Status::NoModel => t!(explain_no_model).into(),
         Status::Downloading(_) => state
             .models
             .fetching
             .as_ref()
             .map_or_else(String::new, |fetching| format!("{}, {}.", fetching.name, fetching_words(fetching))),
-        Status::Loading(what, _) => format!("reading {what} into memory."),
-        Status::Calibrating => "measuring what is fastest on this machine; once per model.".into(),
-        Status::WarmingUp => "one short run, so that the first reply is not the slow one.".into(),
+        Status::Loading(what, _) => t!(explain_loading, what = what),
+        Status::Calibrating => t!(explain_calibrating).into(),
+        Status::WarmingUp => t!(explain_warming_up).into(),
         Status::Ready => state.engine.last_decode_rate.map_or_else(
-            || "waiting for a message.".into(),
-            |rate| format!("waiting. The last reply ran at {rate:.1} tok/s."),
+            || t!(explain_ready).into(),
+            |rate| t!(explain_ready_rate, rate = format!("{rate:.1}")),
         ),
         Status::Prefilling { processed, total } => {
-            format!("reading the prompt, {} of {} tokens.", text::count(*processed), text::count(*total))
+            t!(explain_prefilling, done = text::count(*processed), total = text::count(*total))
         }
         Status::Generating(_) => {
-            let words = "tokens per second after the first one. The time to read the prompt is not in it.";
+            let words = t!(decode_definition);
             match state.multiple() {
-                Some(multiple) => format!("{words} {multiple:.1} times plain decoding."),
+                Some(multiple) => t!(explain_times_plain, words = words, multiple = format!("{multiple:.1}")),
                 None => words.into(),
             }
         }
-        Status::Unloading => "giving the memory back.".into(),
-        Status::Error(reason) => format!("{reason} Click to copy."),
+        Status::Unloading => t!(explain_unloading).into(),
+        Status::Error(reason) => t!(click_to_copy, reason = reason),
     }
 }
 
@@ -270,9 +277,9 @@ pub(crate) fn explain(state: &State, status: &Status) -> String {
 pub(crate) fn fetching_words(fetching: &crate::state::Fetching) -> String {
     let at = &fetching.progress;
     let amount = match (at.done, at.total) {
-        (0, 0) => "starting".to_owned(),
+        (0, 0) => t!(fetch_starting).to_owned(),
         (done, 0) => text::bytes(done),
-        (done, total) => format!("{} of {}", text::bytes(done), text::bytes(total)),
+        (done, total) => t!(done_of_total, done = text::bytes(done), total = text::bytes(total)),
     };
     let mut parts = vec![if at.stage.is_empty() {
         amount
@@ -284,11 +291,11 @@ pub(crate) fn fetching_words(fetching: &crate::state::Fetching) -> String {
         let left = at.total.saturating_sub(at.done) as f64 / at.bytes_per_sec;
         if at.total > 0 && left >= 1.0 {
             let left = if left < 90.0 {
-                format!("{left:.0} s")
+                t!(seconds_short, n = format!("{left:.0}"))
             } else {
-                format!("{:.0} min", left / 60.0)
+                t!(minutes_short, n = format!("{:.0}", left / 60.0))
             };
-            parts.push(format!("about {left} left"));
+            parts.push(t!(about_left, left = left));
         }
     }
     parts.join(", ")

@@ -2,6 +2,7 @@
 
 use crate::state::{ChatMsg, ModelsMsg, Msg, PaletteMsg, Screen, SettingsMsg, SettingsPage, SidebarMsg, State};
 use dspark_sessions::Role;
+use dspark_strings::{Key as Words, key, t};
 use egui::{Event, InputState, Key, KeyboardShortcut, Modifiers, Ui};
 
 /// A command with a key of its own.
@@ -32,26 +33,26 @@ const SHIFT: Modifiers = Modifiers {
     ..Modifiers::COMMAND
 };
 
-pub const MAP: &[(Action, Modifiers, Key, &str)] = &[
-    (Action::NewChat, Modifiers::COMMAND, Key::N, "New chat"),
-    (Action::Chat, Modifiers::COMMAND, Key::Num1, "Chat"),
-    (Action::Lab, Modifiers::COMMAND, Key::Num2, "Lab"),
-    (Action::Models, Modifiers::COMMAND, Key::Num3, "Models"),
-    (Action::Agents, Modifiers::COMMAND, Key::Num4, "Agents"),
-    (Action::Settings, Modifiers::COMMAND, Key::Num5, "Settings"),
-    (Action::Preferences, Modifiers::COMMAND, Key::Comma, "Settings"),
-    (Action::Palette, Modifiers::COMMAND, Key::K, "Find a command, model or chat"),
-    (Action::Picker, Modifiers::COMMAND, Key::L, "Choose a model"),
-    (Action::SearchChats, SHIFT, Key::F, "Search chats"),
-    (Action::Regenerate, Modifiers::COMMAND, Key::R, "Another answer"),
-    (Action::Rename, SHIFT, Key::R, "Rename this chat"),
-    (Action::DeleteChat, SHIFT, Key::Backspace, "Delete this chat"),
-    (Action::Bigger, Modifiers::COMMAND, Key::Plus, "Larger text"),
-    (Action::Bigger, Modifiers::COMMAND, Key::Equals, ""),
-    (Action::Smaller, Modifiers::COMMAND, Key::Minus, "Smaller text"),
-    (Action::NormalSize, Modifiers::COMMAND, Key::Num0, "Normal text size"),
-    (Action::CloseWindow, Modifiers::COMMAND, Key::W, "Close the window"),
-    (Action::Quit, Modifiers::COMMAND, Key::Q, "Quit"),
+pub const MAP: &[(Action, Modifiers, Key, Option<Words>)] = &[
+    (Action::NewChat, Modifiers::COMMAND, Key::N, Some(key!(new_chat))),
+    (Action::Chat, Modifiers::COMMAND, Key::Num1, Some(key!(chat))),
+    (Action::Lab, Modifiers::COMMAND, Key::Num2, Some(key!(lab))),
+    (Action::Models, Modifiers::COMMAND, Key::Num3, Some(key!(models))),
+    (Action::Agents, Modifiers::COMMAND, Key::Num4, Some(key!(agents))),
+    (Action::Settings, Modifiers::COMMAND, Key::Num5, Some(key!(settings))),
+    (Action::Preferences, Modifiers::COMMAND, Key::Comma, Some(key!(settings))),
+    (Action::Palette, Modifiers::COMMAND, Key::K, Some(key!(find_command))),
+    (Action::Picker, Modifiers::COMMAND, Key::L, Some(key!(choose_model))),
+    (Action::SearchChats, SHIFT, Key::F, Some(key!(search_chats))),
+    (Action::Regenerate, Modifiers::COMMAND, Key::R, Some(key!(another_answer))),
+    (Action::Rename, SHIFT, Key::R, Some(key!(rename_chat))),
+    (Action::DeleteChat, SHIFT, Key::Backspace, Some(key!(delete_chat))),
+    (Action::Bigger, Modifiers::COMMAND, Key::Plus, Some(key!(larger_text))),
+    (Action::Bigger, Modifiers::COMMAND, Key::Equals, None),
+    (Action::Smaller, Modifiers::COMMAND, Key::Minus, Some(key!(smaller_text))),
+    (Action::NormalSize, Modifiers::COMMAND, Key::Num0, Some(key!(normal_text))),
+    (Action::CloseWindow, Modifiers::COMMAND, Key::W, Some(key!(close_window))),
+    (Action::Quit, Modifiers::COMMAND, Key::Q, Some(key!(quit))),
 ];
 
 /// How a key is written here: `⌘1`, `⇧⌘F`; elsewhere `Ctrl 1`, `Ctrl ⇧ F`.
@@ -72,7 +73,7 @@ pub fn label_parts(modifiers: Modifiers, key: Key) -> Vec<String> {
     let parts = if cfg!(target_os = "macos") {
         [shift, Some("⌘"), Some(name)]
     } else {
-        [Some("Ctrl"), shift, Some(name)]
+        [Some(t!(key_ctrl)), shift, Some(name)]
     };
     parts.into_iter().flatten().map(str::to_owned).collect()
 }

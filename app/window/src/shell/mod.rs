@@ -1,6 +1,7 @@
 //! The window around the screens: header, sidebar, keyboard, toasts, tray.
 
 pub mod commands;
+pub(crate) mod fonts;
 pub(crate) mod header;
 mod instance;
 pub mod keys;

@@ -3,6 +3,7 @@
 use super::commands::{Command, commands};
 use crate::state::{Msg, PaletteMsg, State};
 use dspark_look::{PaletteRow, Theme, Type, palette, palette_heading};
+use dspark_strings::t;
 use egui::Context;
 
 pub(super) fn show(ctx: &Context, state: &State, out: &mut Vec<Msg>) {
@@ -11,11 +12,11 @@ pub(super) fn show(ctx: &Context, state: &State, out: &mut Vec<Msg>) {
     let found = commands(state, &query);
     let last = found.len().saturating_sub(1);
     let selected = open.selected.min(last);
-    let (keys, clicked) = palette(ctx, &mut query, "Models, chats, actions", |ui| {
+    let (keys, clicked) = palette(ctx, &mut query, t!(palette_hint), |ui| {
         let mut clicked = None;
         if found.is_empty() {
             ui.add_space(18.0);
-            ui.vertical_centered(|ui| ui.label(Type::NOTE.rich("Nothing goes by this name", Theme::of(ui).t3)));
+            ui.vertical_centered(|ui| ui.label(Type::NOTE.rich(t!(nothing_by_name), Theme::of(ui).t3)));
             ui.add_space(18.0);
         }
         let mut group = None;

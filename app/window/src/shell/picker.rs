@@ -6,6 +6,7 @@ use crate::{
     state::{ModelsMsg, Msg, Screen, State},
 };
 use dspark_look::{Button, Icon, MenuItem, TextField, Theme, Type, menu_frame, menu_separator};
+use dspark_strings::t;
 use egui::{Layout, Popup, PopupCloseBehavior, RectAlign, Response, ScrollArea, Ui, vec2};
 use std::path::PathBuf;
 
@@ -16,8 +17,8 @@ pub(super) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let theme = Theme::of(ui);
     let loading = state.models.loading.as_ref().map(|loading| loading.name.as_str());
     let loaded = state.engine.model.as_ref().map(|model| model.name.as_str());
-    let name = loading.or(loaded).unwrap_or("Choose a model");
-    let button = ui.add(Button::quiet(name).color(theme.t1).caret().max_width(260.0).label("Model"));
+    let name = loading.or(loaded).unwrap_or(t!(choose_model));
+    let button = ui.add(Button::quiet(name).color(theme.t1).caret().max_width(260.0).label(t!(model)));
     let mut open = state.models.picker_open;
     if button.clicked() {
         open = !open;
@@ -60,7 +61,7 @@ fn list(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     ScrollArea::vertical().max_height(360.0).auto_shrink([false, true]).show(ui, |ui| {
         if let Some(survey) = &state.models.survey {
             if !survey.installed.is_empty() {
-                heading(ui, "On disk");
+                heading(ui, t!(on_disk));
             }
             for entry in &survey.installed {
                 if installed(ui, state, entry) {
@@ -69,10 +70,10 @@ fn list(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
             }
             let offers: Vec<&Offer> = survey.suggestions().filter(|offer| offer.starter).collect();
             if !offers.is_empty() {
-                heading(ui, "Small and quick to get");
+                heading(ui, t!(small_quick_title));
             }
             for offer in offers {
-                let detail = format!("{} download", bytes(offer.bytes));
+                let detail = t!(size_download, size = bytes(offer.bytes));
                 if ui
                     .add(MenuItem::new(&offer.name).icon(Icon::DownloadSimple).detail(&detail))
                     .clicked()
@@ -81,15 +82,15 @@ fn list(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
                 }
             }
         } else {
-            heading(ui, "Looking for models");
+            heading(ui, t!(looking_for_models));
         }
     });
     menu_separator(ui);
-    if state.has_model() && ui.add(MenuItem::new("Unload model").icon(Icon::Eject)).clicked() {
+    if state.has_model() && ui.add(MenuItem::new(t!(unload_model)).icon(Icon::Eject)).clicked() {
         out.push(Msg::Models(ModelsMsg::Unload));
         out.push(Msg::Models(ModelsMsg::Picker(false)));
     }
-    if ui.add(MenuItem::new("All models").icon(Icon::Cube)).clicked() {
+    if ui.add(MenuItem::new(t!(all_models)).icon(Icon::Cube)).clicked() {
         out.push(Msg::Show(Screen::Models));
         out.push(Msg::Models(ModelsMsg::Picker(false)));
     }
@@ -105,11 +106,11 @@ pub(crate) fn path_field(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let ready = !path.trim().is_empty();
     ui.allocate_ui_with_layout(vec2(ui.available_width(), 30.0), row, |ui| {
         ui.spacing_mut().item_spacing.x = 6.0;
-        let load = ui.add(Button::secondary("Load").enabled(ready).label("Load folder")).clicked();
+        let load = ui.add(Button::secondary(t!(load)).enabled(ready).label(t!(load_folder))).clicked();
         let width = ui.available_width();
         ui.with_layout(Layout::top_down(egui::Align::Min), |ui| {
-            let field = TextField::new(&mut path, "Model folder")
-                .hint("Path of a model folder")
+            let field = TextField::new(&mut path, t!(model_folder))
+                .hint(t!(model_folder_hint))
                 .icon(Icon::Folder)
                 .mono()
                 .width(width)
@@ -143,7 +144,7 @@ fn installed(ui: &mut Ui, state: &State, entry: &ModelEntry) -> bool {
     let loaded = state.engine.model.as_ref().is_some_and(|model| model.path == entry.path);
     let detail = match (&entry.problem, entry.fit.level()) {
         (Some(problem), _) => problem.clone(),
-        (None, FitLevel::TooBig) => "too big for this machine".into(),
+        (None, FitLevel::TooBig) => t!(too_big_here).into(),
         (None, _) => bytes(entry.bytes),
     };
     let enabled = entry.problem.is_none();

@@ -11,6 +11,7 @@ use anyhow::anyhow;
 use dspark_agents::Places;
 use dspark_protocol::{EngineHandle, EngineState};
 use dspark_sessions::{Recovery, Store};
+use dspark_strings::{Language, t};
 use egui::{Context, ViewportCommand};
 use std::{
     cell::Cell,
@@ -102,7 +103,10 @@ impl NoWindow {
 /// # Errors
 /// [`NoWindow`] when none can be opened; otherwise the chats are open in another process, or the window broke down.
 pub fn run(options: AppOptions) -> anyhow::Result<()> {
+    // What goes wrong with the settings is told too.
+    dspark_strings::set(Language::of_system());
     let (settings, note) = Settings::load(&options.settings_path);
+    dspark_strings::set(settings.appearance.language.language(Language::of_system()));
     let (opened, unkept) = match Store::open(&options.data_dir) {
         Ok(opened) => (opened, None),
         // Another start, or a window that opened in between: it comes forward instead.
@@ -112,7 +116,7 @@ pub fn run(options: AppOptions) -> anyhow::Result<()> {
         Err(error) => {
             let folder = std::env::temp_dir().join(format!("mlx-dspark-{}", std::process::id()));
             let opened = Store::open(&folder).map_err(|_| anyhow!("{error}"))?;
-            (opened, Some(format!("{error}. What you write now is gone when the window closes.")))
+            (opened, Some(t!(not_kept_on_close, error = error.to_string())))
         }
     };
     let native = eframe::NativeOptions {
@@ -190,6 +194,7 @@ impl App {
         let data_dir = options.data_dir.clone();
         let mut state = State::new(settings, options.data_dir, store.next_ids(), Clock::now());
         state.version = options.version;
+        state.system_language = Language::of_system();
         let draft = store.draft(0).unwrap_or_default();
         let bridge = Bridge::new(options.engine, Some(store), options.catalog, options.server, options.settings_path)
             .on_machine(options.machine)
@@ -234,15 +239,12 @@ type Note = (String, String);
 fn faults(unkept: Option<String>, recovery: &Recovery) -> Vec<Note> {
     let mut faults = Vec::new();
     if let Some(body) = unkept {
-        faults.push(("Chats cannot be kept".into(), body));
+        faults.push((t!(chats_cannot_be_kept).into(), body));
     }
     if let Some(path) = &recovery.quarantined {
         let (sessions, messages) = recovery.rescued;
-        let body = format!(
-            "{sessions} chats with {messages} messages were read back. The damaged file is kept as `{}`.",
-            path.display()
-        );
-        faults.push(("The chat database was damaged".into(), body));
+        let body = t!(read_back, sessions = sessions, messages = messages, path = path.display());
+        faults.push((t!(database_damaged).into(), body));
     }
     faults
 }
@@ -250,11 +252,11 @@ fn faults(unkept: Option<String>, recovery: &Recovery) -> Vec<Note> {
 fn notes(settings: Option<String>, recovery: &Recovery) -> Vec<Note> {
     let mut notes = Vec::new();
     if let Some(body) = settings {
-        notes.push(("Settings were reset".into(), body));
+        notes.push((t!(settings_reset).into(), body));
     }
     if recovery.interrupted > 0 {
-        let body = "What was written is kept; Continue goes on from there.".into();
-        notes.push(("A reply was cut off last time".into(), body));
+        let body = t!(kept_continue).into();
+        notes.push((t!(reply_cut_off).into(), body));
     }
     notes
 }

@@ -2,7 +2,7 @@
 
 use super::{
     keys::{Action, label_of},
-    text::memory_foot,
+    text::{self, memory_foot},
 };
 use crate::state::{ChatMsg, Msg, Screen, SidebarMsg, State};
 use dspark_look::{
@@ -10,6 +10,7 @@ use dspark_look::{
     sidebar_background, sidebar_note,
 };
 use dspark_sessions::{Group, Hit, SessionHead, group};
+use dspark_strings::{Key, key, t};
 use egui::{Align, Layout, Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, text::LayoutJob, vec2};
 use jiff::tz::TimeZone;
 
@@ -25,18 +26,18 @@ pub(super) struct SidebarView {
     pub(super) search_focus: bool,
 }
 
-const SCREENS: [(Screen, Icon, Icon, &str, Action); 5] = [
-    (Screen::Chat, Icon::ChatCircle, Icon::ChatCircleFill, "Chat", Action::Chat),
-    (Screen::Lab, Icon::Flask, Icon::FlaskFill, "Lab", Action::Lab),
-    (Screen::Models, Icon::Cube, Icon::CubeFill, "Models", Action::Models),
+const SCREENS: [(Screen, Icon, Icon, Key, Action); 5] = [
+    (Screen::Chat, Icon::ChatCircle, Icon::ChatCircleFill, key!(chat), Action::Chat),
+    (Screen::Lab, Icon::Flask, Icon::FlaskFill, key!(lab), Action::Lab),
+    (Screen::Models, Icon::Cube, Icon::CubeFill, key!(models), Action::Models),
     (
         Screen::Agents,
         Icon::PlugsConnected,
         Icon::PlugsConnectedFill,
-        "Agents",
+        key!(agents),
         Action::Agents,
     ),
-    (Screen::Settings, Icon::GearSix, Icon::GearSixFill, "Settings", Action::Settings),
+    (Screen::Settings, Icon::GearSix, Icon::GearSixFill, key!(settings), Action::Settings),
 ];
 
 pub(super) fn show(ui: &mut Ui, state: &State, view: &mut SidebarView, density: Density, out: &mut Vec<Msg>) {
@@ -51,7 +52,9 @@ pub(super) fn show(ui: &mut Ui, state: &State, view: &mut SidebarView, density: 
     });
     for (screen, icon, filled, name, action) in SCREENS {
         let key = label_of(action);
-        let row = ScreenRow::new(icon, filled, name).shortcut(&key).selected(state.screen == screen);
+        let row = ScreenRow::new(icon, filled, name.text())
+            .shortcut(&key)
+            .selected(state.screen == screen);
         let response = if rail { row.rail(ui) } else { ui.add(row) };
         if response.clicked() {
             out.push(Msg::Show(screen));
@@ -80,12 +83,12 @@ fn rail_history(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let y = ui.cursor().top();
     paint::hline(ui.painter(), ui.max_rect().x_range(), y, theme.line);
     ui.add_space(10.0);
-    let history = ScreenRow::new(Icon::ClockCounterClockwise, Icon::ClockCounterClockwise, "History").selected(state.sidebar.popover);
+    let history = ScreenRow::new(Icon::ClockCounterClockwise, Icon::ClockCounterClockwise, t!(history)).selected(state.sidebar.popover);
     if history.rail(ui).clicked() {
         out.push(Msg::Sidebar(SidebarMsg::Popover(!state.sidebar.popover)));
     }
     ui.add_space(4.0);
-    if ScreenRow::new(Icon::NotePencil, Icon::NotePencil, "New").rail(ui).clicked() {
+    if ScreenRow::new(Icon::NotePencil, Icon::NotePencil, t!(new)).rail(ui).clicked() {
         out.push(Msg::Chat(ChatMsg::New));
     }
 }
@@ -123,9 +126,13 @@ fn chats(ui: &mut Ui, state: &State, view: &mut SidebarView, out: &mut Vec<Msg>)
         }
     }
     if state.sidebar.sessions.is_empty() {
-        date_heading(ui, "Chats", None);
-        let here = if cfg!(target_os = "macos") { "this Mac" } else { "this computer" };
-        sidebar_note(ui, &format!("Your conversations will be listed here. They stay on {here}."));
+        date_heading(ui, t!(chats), None);
+        let here = if cfg!(target_os = "macos") {
+            t!(this_mac)
+        } else {
+            t!(this_computer)
+        };
+        sidebar_note(ui, &t!(chats_listed_here, here = here));
         return;
     }
     list(ui, state, view, out);
@@ -136,8 +143,8 @@ fn search(ui: &mut Ui, state: &State, view: &mut SidebarView, out: &mut Vec<Msg>
     let mut query = state.sidebar.search.clone();
     let row = Rect::from_min_size(ui.cursor().min + vec2(10.0, 0.0), vec2(ui.available_width() - 20.0, 30.0));
     ui.scope_builder(UiBuilder::new().max_rect(row), |ui| {
-        let mut field = TextField::new(&mut query, "Search chats")
-            .hint("Search chats")
+        let mut field = TextField::new(&mut query, t!(search_chats))
+            .hint(t!(search_chats))
             .icon(Icon::MagnifyingGlass);
         if std::mem::take(&mut view.search_focus) {
             field = field.focus();
@@ -152,10 +159,9 @@ fn search(ui: &mut Ui, state: &State, view: &mut SidebarView, out: &mut Vec<Msg>
 fn hits(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let Some(hits) = &state.sidebar.hits else { return };
     let count = match hits.len() {
-        0 if state.sidebar.searching => "Searching".to_owned(),
-        0 => "No chat matches".to_owned(),
-        1 => "1 chat".to_owned(),
-        many => format!("{many} chats"),
+        0 if state.sidebar.searching => t!(searching).to_owned(),
+        0 => t!(no_chat_matches).to_owned(),
+        many => t!(count_chats, n = many),
     };
     date_heading(ui, &count, None);
     ScrollArea::vertical().id_salt("hits").auto_shrink([false, false]).show(ui, |ui| {
@@ -243,8 +249,8 @@ fn list(ui: &mut Ui, state: &State, view: &mut SidebarView, out: &mut Vec<Msg>) 
                 if y + HEADING > viewport.top() && y < viewport.bottom() {
                     let builder = UiBuilder::new().max_rect(place(y, HEADING)).id_salt(("heading", group.kind));
                     ui.scope_builder(builder, |ui| {
-                        let plus = (nth == 0).then_some("New chat");
-                        if date_heading(ui, &group.kind.label(), plus) {
+                        let plus = (nth == 0).then_some(t!(new_chat));
+                        if date_heading(ui, &text::group(group.kind), plus) {
                             out.push(Msg::Chat(ChatMsg::New));
                         }
                     });
@@ -310,13 +316,13 @@ pub(super) fn session_menu(ui: &mut Ui, head: &SessionHead, out: &mut Vec<Msg>) 
     let rename = label_of(Action::Rename);
     item(
         ui,
-        MenuItem::new("Rename").icon(Icon::PencilSimple).shortcut(&rename),
+        MenuItem::new(t!(rename)).icon(Icon::PencilSimple).shortcut(&rename),
         Msg::Sidebar(SidebarMsg::StartRename(head.id)),
     );
     let (word, icon) = if head.pinned {
-        ("Unpin", Icon::PushPinSlash)
+        (t!(unpin), Icon::PushPinSlash)
     } else {
-        ("Pin", Icon::PushPin)
+        (t!(pin), Icon::PushPin)
     };
     let pin = SidebarMsg::Pin {
         session: head.id,
@@ -327,7 +333,7 @@ pub(super) fn session_menu(ui: &mut Ui, head: &SessionHead, out: &mut Vec<Msg>) 
     let delete = label_of(Action::DeleteChat);
     item(
         ui,
-        MenuItem::new("Delete").icon(Icon::Trash).shortcut(&delete).danger(),
+        MenuItem::new(t!(delete)).icon(Icon::Trash).shortcut(&delete).danger(),
         Msg::Sidebar(SidebarMsg::Delete(head.id)),
     );
 }

@@ -2,6 +2,8 @@
 
 use crate::state::{State, Status};
 use dspark_look::{MemoryFoot, PillState};
+use dspark_sessions::GroupKind;
+use dspark_strings::{Key, key, t};
 
 /// `1,184`.
 pub(crate) fn count(value: usize) -> String {
@@ -31,22 +33,81 @@ pub(crate) fn bytes(value: u64) -> String {
 /// `0.42 s`, `3 min 5 s`.
 pub(crate) fn seconds(value: f64) -> String {
     match value {
-        v if v < 10.0 => format!("{v:.2} s"),
-        v if v < 60.0 => format!("{v:.1} s"),
-        v => format!("{} min {} s", v as u64 / 60, v as u64 % 60),
+        v if v < 10.0 => t!(seconds_short, n = format!("{v:.2}")),
+        v if v < 60.0 => t!(seconds_short, n = format!("{v:.1}")),
+        v => t!(duration_minutes, minutes = v as u64 / 60, seconds = v as u64 % 60),
     }
 }
 
 /// `2nd`.
 pub(crate) fn ordinal(value: usize) -> String {
-    let suffix = match (value % 10, value % 100) {
+    let ending = match (value % 10, value % 100) {
         (_, 11..=13) => "th",
         (1, _) => "st",
         (2, _) => "nd",
         (3, _) => "rd",
         _ => "th",
     };
-    format!("{value}{suffix}")
+    t!(ordinal, n = value, ending = ending)
+}
+
+const MONTHS: [Key; 12] = [
+    key!(month_1),
+    key!(month_2),
+    key!(month_3),
+    key!(month_4),
+    key!(month_5),
+    key!(month_6),
+    key!(month_7),
+    key!(month_8),
+    key!(month_9),
+    key!(month_10),
+    key!(month_11),
+    key!(month_12),
+];
+
+const SHORT_MONTHS: [Key; 12] = [
+    key!(month_short_1),
+    key!(month_short_2),
+    key!(month_short_3),
+    key!(month_short_4),
+    key!(month_short_5),
+    key!(month_short_6),
+    key!(month_short_7),
+    key!(month_short_8),
+    key!(month_short_9),
+    key!(month_short_10),
+    key!(month_short_11),
+    key!(month_short_12),
+];
+
+fn month(names: &[Key; 12], month: i8) -> &'static str {
+    let at = usize::try_from(month - 1).unwrap_or(usize::MAX);
+    names.get(at).map_or("", |name| name.text())
+}
+
+/// `28 Nov 2026, 14:02`; without the year where there is little room.
+pub(crate) fn date_time(at: jiff::civil::DateTime, year: bool) -> String {
+    let (day, month) = (at.day(), month(&SHORT_MONTHS, at.month()));
+    let time = format!("{:02}:{:02}", at.hour(), at.minute());
+    if year {
+        t!(date_time_year, day = day, month = month, year = at.year(), time = time)
+    } else {
+        t!(date_time, day = day, month = month, time = time)
+    }
+}
+
+/// Heading of a group of chats.
+pub(crate) fn group(kind: GroupKind) -> String {
+    match kind {
+        GroupKind::Pinned => t!(group_pinned).into(),
+        GroupKind::Today => t!(group_today).into(),
+        GroupKind::Yesterday => t!(group_yesterday).into(),
+        GroupKind::Week => t!(group_week).into(),
+        GroupKind::Month => t!(group_month).into(),
+        GroupKind::InYear { month } => self::month(&MONTHS, month).into(),
+        GroupKind::Year(year) => t!(year_label, year = year),
+    }
 }
 
 pub(crate) fn pill(status: &Status) -> PillState<'_> {
@@ -62,7 +123,7 @@ pub(crate) fn pill(status: &Status) -> PillState<'_> {
         Status::Prefilling { processed, total } => PillState::Prefilling(*processed as u64, *total as u64),
         Status::Generating(rate) => PillState::Generating { tokens_per_second: *rate },
         Status::Unloading => PillState::Unloading,
-        Status::Error(_) => PillState::Error("Engine error".into()),
+        Status::Error(_) => PillState::Error(t!(engine_error).into()),
     }
 }
 
@@ -82,17 +143,17 @@ pub(crate) fn memory_foot(state: &State) -> Foot {
     let memory = &state.engine.memory;
     let gigabytes = |bytes: u64| bytes as f64 / 1e9;
     let on_cpu = state.engine.machine.backend == "cpu" || state.engine.machine.backend.is_empty();
-    let label = if on_cpu { "Model memory" } else { "GPU memory" };
+    let label = if on_cpu { t!(model_memory) } else { t!(gpu_memory) };
     let used = format!("{:.1}", gigabytes(memory.active));
     Foot {
         note: if state.has_model() || state.models.loading.is_some() {
             ""
         } else {
-            "No model loaded"
+            t!(no_model_loaded)
         },
         label,
         of: if memory.limit > 0 {
-            format!("of {:.1} GB", gigabytes(memory.limit))
+            t!(of_gb, total = format!("{:.1}", gigabytes(memory.limit)))
         } else {
             "GB".into()
         },
@@ -104,10 +165,10 @@ pub(crate) fn memory_foot(state: &State) -> Foot {
             0.0
         },
         term: label,
-        definition: format!(
-            "what MLX holds now for weights and caches. Peak {:.1} GB, kept for reuse {:.1} GB.",
-            gigabytes(memory.peak),
-            gigabytes(memory.cache)
+        definition: t!(
+            memory_definition,
+            peak = format!("{:.1}", gigabytes(memory.peak)),
+            cache = format!("{:.1}", gigabytes(memory.cache))
         ),
     }
 }

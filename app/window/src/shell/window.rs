@@ -1,6 +1,6 @@
 //! One window: state, views, and the bridge, without eframe, so that tests can drive it.
 
-use super::{header, keys, palette, sidebar, sidebar::SidebarView};
+use super::{fonts, header, keys, palette, sidebar, sidebar::SidebarView};
 use crate::{
     bridge::{Bridge, FRAME, ModelEntry},
     screens::{
@@ -14,6 +14,7 @@ use crate::{
 };
 use dspark_look::{Answer, Density, Look, Toasts, confirm};
 use dspark_protocol::{EngineState, ModelInfo};
+use dspark_strings::t;
 use egui::{Context, Frame, Panel, ThemePreference, Ui};
 use std::path::PathBuf;
 
@@ -42,6 +43,8 @@ pub struct Window {
     requests: Vec<Request>,
     /// When this machine was last read.
     machine_read: Option<std::time::Instant>,
+    /// The language whose Han letters the system's fonts are asked for; `None` leaves it to the system.
+    letters: Option<&'static str>,
     /// Frames drawn, for tests of idleness.
     pub frames: u64,
 }
@@ -51,6 +54,7 @@ impl Window {
         dspark_look::fonts::install(ctx);
         let wake = ctx.clone();
         bridge.inbox.on_wake(move |delay| wake.request_repaint_after(delay));
+        let system_language = state.system_language;
         let mut window = Self {
             state,
             bridge,
@@ -61,10 +65,11 @@ impl Window {
             toasts: Toasts::default(),
             requests: Vec::new(),
             machine_read: None,
+            letters: fonts::han(system_language),
             frames: 0,
         };
         window.state.settings_file = window.bridge.settings_path.clone();
-        apply(ctx, &window.state.settings.appearance);
+        window.apply(ctx);
         window.dispatch(ctx, Msg::Models(ModelsMsg::Survey));
         window.dispatch(ctx, Msg::Sidebar(state::SidebarMsg::More));
         window.chat.focus_composer = true;
@@ -178,7 +183,7 @@ impl Window {
                 None => {}
                 Some(Effect::Copy(text)) => ctx.copy_text(text),
                 Some(Effect::OpenUrl(url)) => ctx.open_url(egui::OpenUrl::new_tab(url)),
-                Some(Effect::ApplyAppearance) => apply(ctx, &self.state.settings.appearance),
+                Some(Effect::ApplyAppearance) => self.apply(ctx),
                 Some(Effect::Focus(Focus::Composer)) => self.chat.focus_composer = true,
                 Some(Effect::Focus(Focus::Edit)) => self.chat.focus_edit = true,
                 Some(Effect::Focus(Focus::Search)) => {
@@ -234,7 +239,7 @@ impl Window {
         palette::show(&ctx, &self.state, &mut out);
         agents::sheet(&ctx, &self.state, &mut out);
         if let Some(business) = &self.state.confirm_quit {
-            match confirm(&ctx, "Quit mlx-dspark?", business, "Quit", "Keep running", true) {
+            match confirm(&ctx, t!(quit_question), business, t!(quit), t!(keep_running), true) {
                 Some(Answer::Yes) => out.push(Msg::QuitConfirmed),
                 Some(Answer::No) => out.push(Msg::QuitCancelled),
                 None => {}
@@ -246,6 +251,18 @@ impl Window {
         }
         if self.chat.to_end || self.chat.focus_composer || self.chat.focus_edit || self.sidebar.search_focus {
             ctx.request_repaint();
+        }
+    }
+
+    /// Brings look and language to what the settings say.
+    fn apply(&mut self, ctx: &Context) {
+        let appearance = &self.state.settings.appearance;
+        dspark_look::apply(ctx, look(appearance));
+        let language = appearance.language.language(self.state.system_language);
+        dspark_strings::set(language);
+        let letters = fonts::han(language);
+        if std::mem::replace(&mut self.letters, letters) != letters {
+            ctx.set_font_providers(vec![fonts::system(letters)]);
         }
     }
 
@@ -287,20 +304,17 @@ fn is_other(before: Option<&ModelInfo>, now: Option<&ModelInfo>) -> bool {
     before.map(key) != now.map(key)
 }
 
-fn apply(ctx: &Context, appearance: &Appearance) {
-    dspark_look::apply(
-        ctx,
-        Look {
-            preference: match appearance.theme {
-                ThemeChoice::Auto => ThemePreference::System,
-                ThemeChoice::Light => ThemePreference::Light,
-                ThemeChoice::Dark => ThemePreference::Dark,
-            },
-            text_scale: appearance.text_scale as f32 / 100.0,
-            increase_contrast: appearance.increase_contrast,
-            reduced_motion: appearance.reduce_motion,
+fn look(appearance: &Appearance) -> Look {
+    Look {
+        preference: match appearance.theme {
+            ThemeChoice::Auto => ThemePreference::System,
+            ThemeChoice::Light => ThemePreference::Light,
+            ThemeChoice::Dark => ThemePreference::Dark,
         },
-    );
+        text_scale: appearance.text_scale as f32 / 100.0,
+        increase_contrast: appearance.increase_contrast,
+        reduced_motion: appearance.reduce_motion,
+    }
 }
 
 /// A model to load, chats to import, or files for the message.

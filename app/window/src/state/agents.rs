@@ -3,6 +3,7 @@
 use super::{Effect, Msg, Screen, ServerState, State, Toast};
 use crate::bridge::Activity;
 use dspark_agents::{Plan, Serving, Standing};
+use dspark_strings::t;
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
@@ -213,13 +214,8 @@ pub(super) fn update(state: &mut State, message: AgentsMsg, out: &mut Vec<Effect
             out.extend(sheet.map(|sheet| Effect::KeepAgent(sheet.id)));
         }
         AgentsMsg::Kept { id, result } => {
-            let done = |path: PathBuf| {
-                Toast::good(
-                    "The file stays as it is",
-                    format!("What was there before is kept in {}", path.display()),
-                )
-            };
-            finished(state, id, result.map(done), "The undo could not be put aside");
+            let done = |path: PathBuf| Toast::good(t!(file_stays), t!(before_kept_in, path = path.display()));
+            finished(state, id, result.map(done), t!(undo_not_put_aside));
             look(state, out);
         }
         AgentsMsg::Activity(activity) => {
@@ -268,13 +264,13 @@ fn apply(state: &mut State, out: &mut Vec<Effect>) {
 }
 
 fn name_of(id: &str) -> &'static str {
-    dspark_agents::client(id).map_or("The client", |client| client.name)
+    dspark_agents::client(id).map_or(t!(the_client), |client| client.name)
 }
 
 fn applied(state: &mut State, id: &'static str, result: Result<PathBuf, String>, out: &mut Vec<Effect>) {
     let undo = vec![Msg::Agents(AgentsMsg::Undo(id))];
-    let result = result.map(|path| Toast::good(format!("{} is set up", name_of(id)), state.agents.short(&path)).action("Undo", undo));
-    finished(state, id, result, "Nothing was changed");
+    let result = result.map(|path| Toast::good(t!(is_set_up, name = name_of(id)), state.agents.short(&path)).action(t!(undo), undo));
+    finished(state, id, result, t!(nothing_changed));
     look(state, out);
 }
 
@@ -298,15 +294,15 @@ fn finished(state: &mut State, id: &str, result: Result<Toast, String>, title: &
 }
 
 fn undone(state: &mut State, id: &'static str, result: Result<PathBuf, String>, out: &mut Vec<Effect>) {
-    let result = result.map(|path| Toast::good(format!("{} is as it was", name_of(id)), state.agents.short(&path)));
-    finished(state, id, result, "It was not undone");
+    let result = result.map(|path| Toast::good(t!(as_it_was, name = name_of(id)), state.agents.short(&path)));
+    finished(state, id, result, t!(not_undone));
     look(state, out);
 }
 
 fn differences(state: &mut State, id: &'static str, result: Result<Box<(Plan, Plan)>, String>) {
     match result {
         Ok(both) => open(state, id, SheetPage::Changed(both)),
-        Err(reason) => state.toasts.push(Toast::error("It was not undone", reason)),
+        Err(reason) => state.toasts.push(Toast::error(t!(not_undone), reason)),
     }
 }
 

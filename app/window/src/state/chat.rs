@@ -6,6 +6,7 @@ pub use shape::{Chat, ChatMsg, Draft, Edit, Live, Phase};
 
 use super::{Effect, Focus, Msg, Screen, Sources, State, StoreWrite, Toast, events, split_reasoning};
 use dspark_sessions::{Message, MessageState, Meta, Role, SessionHead, Tree, auto_title};
+use dspark_strings::t;
 
 pub(super) fn update(state: &mut State, message: ChatMsg, out: &mut Vec<Effect>) {
     match message {
@@ -184,7 +185,7 @@ fn opened(state: &mut State, session: i64, mut tree: Tree, (draft, options): Kep
     let reveal = state.chat.reveal.take();
     state.chat = Chat {
         session: Some(session),
-        title: title.unwrap_or_else(|| "Chat".into()),
+        title: title.unwrap_or_else(|| t!(chat).into()),
         tree,
         reveal,
         options,
@@ -510,7 +511,7 @@ fn delete(state: &mut State, id: i64, out: &mut Vec<Effect>) {
     }
     out.push(Effect::Store(StoreWrite::DeleteMessage(id)));
     let undo = Msg::Chat(ChatMsg::Undelete(Box::new(message)));
-    let toast = Toast::info("Message deleted", "With everything after it.").action("Undo", vec![undo]);
+    let toast = Toast::info(t!(message_deleted), t!(with_all_after)).action(t!(undo), vec![undo]);
     state.toasts.push(toast);
     count_tokens(state, out);
 }

@@ -2,6 +2,7 @@
 
 use super::{Effect, Msg, Screen, State, Toast, first_run, models};
 use crate::bridge::{FetchError, FetchProgress, Kind, ModelEntry, Offer, Trouble};
+use dspark_strings::t;
 
 #[derive(Debug, Clone, Default)]
 pub struct Downloads {
@@ -87,14 +88,10 @@ pub(super) fn update(state: &mut State, message: DownloadMsg, out: &mut Vec<Effe
         DownloadMsg::Discarded { id, result } => {
             match result {
                 Ok(bytes) => {
-                    let freed = format!("{} free again", crate::shell::text::bytes(bytes));
-                    state
-                        .toasts
-                        .push(Toast::good(format!("What was left of {} is deleted", short(&id)), freed));
+                    let freed = t!(free_again, size = crate::shell::text::bytes(bytes));
+                    state.toasts.push(Toast::good(t!(leftover_deleted, name = short(&id)), freed));
                 }
-                Err(reason) => state
-                    .toasts
-                    .push(Toast::error(format!("What is left of {} was not deleted", short(&id)), reason)),
+                Err(reason) => state.toasts.push(Toast::error(t!(leftover_not_deleted, name = short(&id)), reason)),
             }
             models::survey(state, out);
         }
@@ -117,8 +114,8 @@ pub(super) fn fetch(state: &mut State, offer: &Offer, out: &mut Vec<Effect>) {
             return;
         }
         models.downloads.queue.push(offer.clone());
-        let toast = Toast::info(format!("{} waits its turn", offer.name), format!("after {}", fetching.name)).action(
-            "Downloads",
+        let toast = Toast::info(t!(waits_its_turn, name = offer.name), t!(after_name, name = fetching.name)).action(
+            t!(downloads),
             vec![Msg::Show(Screen::Models), models::tab(models::ModelsTab::Downloads)],
         );
         if !are_shown(state) {
@@ -198,9 +195,9 @@ pub(super) fn fetched(state: &mut State, result: Result<ModelEntry, FetchError>,
             if state.engine.model.is_none() && state.models.loading.is_none() {
                 models::load(state, entry.name, entry.path, false, out);
             } else {
-                let title = format!("{} is ready to load", entry.name);
+                let title = t!(ready_to_be_loaded, name = entry.name);
                 let load = vec![Msg::Models(models::ModelsMsg::Load(entry))];
-                let toast = Toast::good(title, "Downloaded and checked").action("Load now", load);
+                let toast = Toast::good(title, t!(downloaded_checked)).action(t!(load_now), load);
                 state.toasts.push(toast);
             }
         }
@@ -232,7 +229,7 @@ fn stopped(state: &mut State, fetching: Fetching, offer: Offer, out: &mut Vec<Ef
         }
         Then::Keep => {
             models::survey(state, out);
-            let toast = Toast::info("Download cancelled", "What is here stays; the next try goes on from there.");
+            let toast = Toast::info(t!(download_cancelled), t!(what_is_here_stays));
             state.toasts.push(toast);
         }
         Then::Delete => out.push(Effect::Discard(fetching.id)),
@@ -246,8 +243,8 @@ fn failed(state: &mut State, fetching: Fetching, offer: Offer, trouble: Trouble,
         retry: models::Choice::Offer(fetching.id),
         download: true,
     });
-    let toast = Toast::error(format!("{} was not downloaded", fetching.name), trouble.words.clone())
-        .action("Try again", vec![Msg::Models(models::ModelsMsg::Retry)]);
+    let toast = Toast::error(t!(was_not_downloaded, name = fetching.name), trouble.words.clone())
+        .action(t!(try_again), vec![Msg::Models(models::ModelsMsg::Retry)]);
     if !are_shown(state) {
         state.toasts.push(toast);
     }

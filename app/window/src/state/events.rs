@@ -5,6 +5,7 @@ use super::{
 };
 use dspark_protocol::{EngineError, Event, FinishReason, Mode, Summary};
 use dspark_sessions::{Finish, MessageState, Meta, Usage};
+use dspark_strings::t;
 
 pub(super) fn event(state: &mut State, message: i64, event: Event, out: &mut Vec<Effect>) {
     let now = state.clock.instant;
@@ -95,9 +96,9 @@ fn end(state: &mut State, id: i64, how: MessageState, fill: impl FnOnce(&mut Met
     }
     state.sidebar.touch(live.session, state.clock.millis);
     if how == MessageState::Failed && state.chat.session != Some(live.session) {
-        let title = state.sidebar.head(live.session).map_or("A chat", |head| head.title.as_str());
-        let toast = Toast::error(format!("The reply in “{title}” failed"), meta.error.clone().unwrap_or_default())
-            .action("Open", vec![Msg::Chat(ChatMsg::Open(live.session))]);
+        let title = state.sidebar.head(live.session).map_or(t!(a_chat), |head| head.title.as_str());
+        let toast = Toast::error(t!(reply_failed_in, title = title), meta.error.clone().unwrap_or_default())
+            .action(t!(open), vec![Msg::Chat(ChatMsg::Open(live.session))]);
         state.toasts.push(toast);
     }
     out.push(Effect::Store(StoreWrite::Finish {

@@ -2,6 +2,7 @@
 
 use super::{State, split_reasoning};
 use dspark_sessions::{Message, Role};
+use dspark_strings::t;
 use std::fmt::Write;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +57,7 @@ fn file_name(title: &str) -> String {
     let words: Vec<&str> = safe.split_whitespace().collect();
     let name: String = words.join(" ").chars().take(60).collect();
     if name.trim().is_empty() {
-        "Chat".into()
+        t!(chat).into()
     } else {
         name.trim().into()
     }
@@ -68,9 +69,9 @@ fn shown(state: &State) -> impl Iterator<Item = &Message> {
 
 fn who(message: &Message) -> &str {
     match message.role {
-        Role::User => "You",
-        Role::System => "System",
-        Role::Assistant => message.meta.model.as_deref().unwrap_or("Assistant"),
+        Role::User => t!(you),
+        Role::System => t!(system),
+        Role::Assistant => message.meta.model.as_deref().unwrap_or(t!(assistant)),
     }
 }
 

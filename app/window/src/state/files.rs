@@ -3,6 +3,7 @@
 use super::{Effect, Focus, Msg, Screen, State, StoreWrite, Toast, chat};
 use dspark_attach::Attachment;
 use dspark_sessions::{Message, SessionHead, auto_title, import::Import};
+use dspark_strings::t;
 use std::path::PathBuf;
 
 /// A paste longer than this becomes a file of its own, so that the composer stays a place to write in.
@@ -61,10 +62,10 @@ pub(super) fn update(state: &mut State, message: FilesMsg, out: &mut Vec<Effect>
             if state.chat.session.is_some_and(|open| heads.iter().any(|head| head.id == open)) {
                 chat::update(state, super::ChatMsg::New, out);
             }
-            let words = format!("{} taken out again", chats(heads.len()));
+            let words = t!(taken_out_again, chats = chats(heads.len()));
             state
                 .toasts
-                .push(Toast::info(words, "").action("Redo", vec![Msg::Files(FilesMsg::Redo(heads))]));
+                .push(Toast::info(words, "").action(t!(redo), vec![Msg::Files(FilesMsg::Redo(heads))]));
         }
         FilesMsg::Redo(heads) => {
             for head in heads {
@@ -136,20 +137,20 @@ fn keep(state: &mut State, import: &Import, out: &mut Vec<Effect>) {
         heads.push(head);
     }
     let left = if import.skipped > 0 {
-        format!("{} held nothing that could be read", chats(import.skipped))
+        t!(held_nothing, chats = chats(import.skipped))
     } else {
         String::new()
     };
     let toast = match (heads.as_slice(), import.chats.len()) {
-        ([], _) => Toast::warning(format!("No chats in this export of {}", import.origin), left),
+        ([], _) => Toast::warning(t!(no_chats_in_export, origin = import.origin.to_string()), left),
         (_, n) => {
             let undo = vec![Msg::Files(FilesMsg::Undo(heads))];
-            Toast::good(format!("{} imported from {}", chats(n), import.origin), left).action("Undo", undo)
+            Toast::good(t!(imported_from, chats = chats(n), origin = import.origin.to_string()), left).action(t!(undo), undo)
         }
     };
     state.toasts.push(toast);
 }
 
 fn chats(n: usize) -> String {
-    if n == 1 { "1 chat".into() } else { format!("{n} chats") }
+    t!(count_chats, n = n)
 }

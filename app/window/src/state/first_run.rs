@@ -3,6 +3,7 @@
 
 use super::{Effect, Msg, Screen, State, chat, settings};
 use dspark_protocol::{EngineError, Message, Mode, Prompt, Request, Summary, TemplateOptions};
+use dspark_strings::t;
 
 /// What the first run asks the model for. Prose and code, so that it is neither the best nor the worst case.
 const TRIAL: &str = "Write a short Python function that returns the n-th Fibonacci number, then explain it in two sentences.";
@@ -129,7 +130,7 @@ pub(super) fn ready(state: &mut State, writes: bool, out: &mut Vec<Effect>) {
             messages: vec![Message::user(TRIAL)],
             options: TemplateOptions::default(),
         },
-        ..Request::chat("First run", Vec::new(), TRIAL_TOKENS)
+        ..Request::chat(t!(first_run), Vec::new(), TRIAL_TOKENS)
     })));
 }
 
@@ -180,18 +181,16 @@ impl Truth {
     /// `42 tok/s, 2.1× plain decoding`.
     pub fn words(&self) -> String {
         match self.multiple {
-            Some(multiple) => format!("{:.0} tok/s, {multiple:.1}× plain decoding", self.rate),
-            None => format!("{:.0} tok/s, plain decoding", self.rate),
+            Some(multiple) => t!(truth_times, rate = format!("{:.0}", self.rate), multiple = format!("{multiple:.1}")),
+            None => t!(truth_plain, rate = format!("{:.0}", self.rate)),
         }
     }
 
     pub fn explain(&self) -> String {
         let tokens = self.tokens;
         match self.multiple {
-            Some(_) => format!(
-                "the pace of a reply of {tokens} tokens on this machine just now, against plain decoding as it was measured when the model was loaded. It varies with the text."
-            ),
-            None => format!("the pace of a reply of {tokens} tokens on this machine just now. Nothing was drafted."),
+            Some(_) => t!(truth_explain_times, tokens = tokens),
+            None => t!(truth_explain_plain, tokens = tokens),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{BenchLab, Effect, MachineLab, RaceLab, State, Toast, machine, models};
 use dspark_protocol::{RoundRecord, RoundRing, RoundStats, Snapshot, Source};
+use dspark_strings::t;
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt::Write,
@@ -202,10 +203,7 @@ pub(super) fn opened(state: &mut State, out: &mut Vec<Effect>) {
 fn measure(state: &mut State, out: &mut Vec<Effect>) {
     let Some(model) = state.engine.model.clone() else { return };
     if !state.engine.requests.is_empty() {
-        let toast = Toast::warning(
-            "A reply is being written",
-            "Measuring needs the whole machine: try again when it is done.",
-        );
+        let toast = Toast::warning(t!(reply_being_written_title), t!(measuring_whole_machine));
         state.toasts.push(toast);
         return;
     }

@@ -10,6 +10,7 @@ use crate::{
     },
 };
 use dspark_protocol::{Bandwidth, EngineState, MachineInfo, RoundRecord};
+use dspark_strings::t;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::VecDeque,
@@ -125,10 +126,7 @@ fn measure(state: &mut State, out: &mut Vec<Effect>) {
         return;
     }
     if !state.engine.requests.is_empty() || state.models.loading.is_some() {
-        let toast = Toast::warning(
-            "The engine is busy",
-            "Measuring memory needs the whole machine: try again when it is done.",
-        );
+        let toast = Toast::warning(t!(engine_busy), t!(memory_whole_machine));
         state.toasts.push(toast);
         return;
     }

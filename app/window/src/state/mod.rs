@@ -58,6 +58,7 @@ pub use toast::{Toast, ToastAction, ToastTone, Toasts};
 use crate::{bridge::ServerConfig, settings::Settings};
 use dspark_protocol::{EngineState, Mode, Snapshot};
 use dspark_sessions::Millis;
+use dspark_strings::{Language, t};
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Instant};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -123,6 +124,8 @@ pub struct State {
     /// A question that stands before the app ends.
     pub confirm_quit: Option<String>,
     pub window_visible: bool,
+    /// What the system asks for, where the settings leave it to that.
+    pub system_language: Language,
     /// A tray icon is there to bring the window back.
     pub tray: bool,
     pub(crate) ids: Ids,
@@ -157,6 +160,7 @@ impl State {
             toasts: Toasts::default(),
             confirm_quit: None,
             window_visible: true,
+            system_language: Language::default(),
             tray: false,
             ids: Ids {
                 session: ids.0,
@@ -221,29 +225,29 @@ impl State {
     /// What would be cut off by quitting now, in words.
     fn business(&self) -> Option<String> {
         if !self.lives.is_empty() {
-            return Some("A reply is still being written. It will be kept as far as it got.".into());
+            return Some(t!(quit_reply).into());
         }
         match self.comparing() {
-            Some(Comparing::Race) => return Some("A race is being run. The lanes that are done will be lost with it.".into()),
-            Some(Comparing::Benchmark) => return Some("A benchmark is being run. Nothing is kept of half of one.".into()),
+            Some(Comparing::Race) => return Some(t!(quit_race).into()),
+            Some(Comparing::Benchmark) => return Some(t!(quit_benchmark).into()),
             None => {}
         }
         let others = self.engine.requests.len();
         if others > 0 {
-            let who = self.engine.requests.first().map_or("A client", |request| request.client.as_str());
-            return Some(format!("{who} is being answered. Its reply will be cut off."));
+            let who = self.engine.requests.first().map_or(t!(a_client), |request| request.client.as_str());
+            return Some(t!(quit_client, who = who));
         }
         self.models
             .fetching
             .as_ref()
-            .map(|fetching| format!("{} is still downloading. The next start can go on from there.", fetching.name))
+            .map(|fetching| t!(quit_download, name = fetching.name))
     }
 }
 
 /// Copies, and says so: nothing else on the screen would.
 fn copy(state: &mut State, text: String, out: &mut Vec<Effect>) {
     out.push(Effect::Copy(text));
-    state.toasts.push(Toast::good("Copied", ""));
+    state.toasts.push(Toast::good(t!(copied), ""));
 }
 
 /// A file was written where a person asked for it.
@@ -255,9 +259,9 @@ fn saved(state: &mut State, result: Result<PathBuf, String>) {
                 .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
             let folder = path.parent().map_or_else(String::new, |folder| folder.display().to_string());
             let copy = vec![Msg::Copy(path.display().to_string())];
-            Toast::good(format!("Saved {name}"), folder).action("Copy path", copy)
+            Toast::good(t!(saved_name, name = name), folder).action(t!(copy_path), copy)
         }
-        Err(reason) => Toast::error("The file was not saved", reason),
+        Err(reason) => Toast::error(t!(file_not_saved), reason),
     };
     state.toasts.push(toast);
 }

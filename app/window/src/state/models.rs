@@ -6,6 +6,7 @@ use crate::{
     settings::{Decoding, LastModel},
 };
 use dspark_protocol::{EngineError, EngineState, LoadEvent, LoadRequest, LoadStage, Snapshot};
+use dspark_strings::t;
 use std::{path::PathBuf, sync::Arc};
 
 #[derive(Debug, Clone, Default)]
@@ -250,7 +251,7 @@ pub(super) fn update(state: &mut State, message: ModelsMsg, out: &mut Vec<Effect
                     }
                     state.models.path_error = Some(reason);
                 } else {
-                    let title = format!("`{}` is not a model", path.display());
+                    let title = t!(not_a_model, path = path.display());
                     state.toasts.push(Toast::error(title, reason));
                 }
             }
@@ -269,7 +270,7 @@ pub(super) fn update(state: &mut State, message: ModelsMsg, out: &mut Vec<Effect
         ModelsMsg::Unloaded(result) => {
             state.models.unloading = false;
             if let Err(reason) = result {
-                state.toasts.push(Toast::error("The model was not unloaded", reason));
+                state.toasts.push(Toast::error(t!(model_not_unloaded), reason));
             }
         }
         ModelsMsg::Fetch(offer) => downloads::fetch(state, &offer, out),
@@ -389,7 +390,7 @@ pub(super) fn load(state: &mut State, name: String, path: PathBuf, recalibrate: 
 
 fn load_with(state: &mut State, name: String, path: PathBuf, recalibrate: bool, decoding: &Decoding, out: &mut Vec<Effect>) {
     if state.models.loading.is_some() {
-        let toast = Toast::warning("A model is being loaded", "Wait for it, or cancel it first.");
+        let toast = Toast::warning(t!(model_being_loaded), t!(wait_or_cancel));
         state.toasts.push(toast);
         return;
     }
@@ -457,7 +458,7 @@ fn load_event(state: &mut State, event: LoadEvent, out: &mut Vec<Effect>) {
             first_run::stopped(state);
             state.chat.waiting = false;
             if loading.cancelled || error == EngineError::Cancelled {
-                let toast = Toast::info("Loading cancelled", kept_model(state));
+                let toast = Toast::info(t!(loading_cancelled), kept_model(state));
                 state.toasts.push(toast);
                 return;
             }
@@ -467,8 +468,8 @@ fn load_event(state: &mut State, event: LoadEvent, out: &mut Vec<Effect>) {
                 retry: Choice::Installed(loading.path),
                 download: false,
             });
-            let title = format!("{} did not load", loading.name);
-            let toast = Toast::error(title, error.to_string()).action("Models", vec![Msg::Show(Screen::Models)]);
+            let title = t!(did_not_load, name = loading.name);
+            let toast = Toast::error(title, error.to_string()).action(t!(models), vec![Msg::Show(Screen::Models)]);
             state.toasts.push(toast);
         }
     }
@@ -479,5 +480,5 @@ fn kept_model(state: &State) -> String {
         .engine
         .model
         .as_ref()
-        .map_or_else(String::new, |model| format!("{} is still loaded.", model.name))
+        .map_or_else(String::new, |model| t!(is_still_loaded, name = model.name))
 }

@@ -3,6 +3,7 @@
 use super::{State, split_reasoning};
 use dspark_protocol::{Message, Mode, Prompt, Request, Role as EngineRole, Sampling, TemplateOptions};
 use dspark_sessions::{Message as Stored, Role};
+use dspark_strings::t;
 
 /// How full the context window is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +90,7 @@ impl State {
 
     pub(super) fn request(&self, last: i64, continued: bool) -> Request {
         Request {
-            client: "Chat".into(),
+            client: t!(chat).into(),
             prompt: self.prompt(Some(last), continued, ""),
             sampling: self.sampling(),
             mode: Mode::Auto,

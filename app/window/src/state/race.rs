@@ -3,6 +3,7 @@
 use super::{Effect, Msg, Replay, State, Toast};
 use dspark_compare::{Arm, KEPT_RACES, Lane, News, Race, Way, Wish};
 use dspark_protocol::TemplateOptions;
+use dspark_strings::{Key, key, t};
 use std::sync::{Arc, LazyLock};
 
 /// Lanes of a race, plain decoding among them.
@@ -10,9 +11,9 @@ pub const LANES: usize = 4;
 pub const RACE_TOKENS: [usize; 5] = [50, 100, 200, 400, 800];
 
 /// Prompts that are offered, by kind.
-pub static PRESETS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
+pub static PRESETS: LazyLock<Vec<(Key, String)>> = LazyLock::new(|| {
     let shipped = dspark_compare::few(&dspark_compare::texts(&[], None).unwrap_or_default());
-    let names = [("code", "Code"), ("chat", "Chat"), ("list", "List")];
+    let names = [("code", key!(kind_code)), ("chat", key!(chat)), ("list", key!(kind_list))];
     let found = names.into_iter().filter_map(|(kind, name)| {
         let text = shipped.iter().find(|text| text.kind == kind)?;
         Some((name, text.text.clone()))
@@ -53,8 +54,8 @@ impl ShareAs {
 
     pub fn name(self) -> &'static str {
         match self {
-            Self::Picture => "Picture (PNG)",
-            Self::Data => "All figures (JSON)",
+            Self::Picture => t!(picture_png),
+            Self::Data => t!(all_figures_json),
         }
     }
 }
@@ -268,7 +269,7 @@ fn share(state: &mut State, kind: ShareAs, out: &mut Vec<Effect>) {
                 name: "mlx-dspark-race.json".into(),
                 text,
             }),
-            Err(error) => state.toasts.push(Toast::error("The race was not saved", error.to_string())),
+            Err(error) => state.toasts.push(Toast::error(t!(race_not_saved), error.to_string())),
         },
     }
 }

@@ -1,5 +1,6 @@
 use super::{Effect, State, Toast};
 use crate::{bridge::ServerFailure, settings::Settings};
+use dspark_strings::t;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum SettingsPage {
@@ -64,10 +65,10 @@ pub(super) fn update(state: &mut State, message: SettingsMsg, out: &mut Vec<Effe
                 Ok(url) => ServerState::On(url),
                 Err(failure) => {
                     let port = state.settings.server.port;
-                    let mut toast = Toast::warning(format!("The server cannot listen on port {port}"), failure.reason.clone());
+                    let mut toast = Toast::warning(t!(port_taken, port = port), failure.reason.clone());
                     if let Some(free) = failure.next_free {
                         let message = super::Msg::Settings(SettingsMsg::UsePort(free));
-                        toast = toast.action("Use next free", vec![message]);
+                        toast = toast.action(t!(use_next_free), vec![message]);
                     }
                     state.toasts.push(toast);
                     ServerState::Failed(failure)

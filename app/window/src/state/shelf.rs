@@ -5,6 +5,7 @@ use crate::{
     bridge::{FetchError, FetchProgress, ModelEntry},
     shell::text::bytes,
 };
+use dspark_strings::t;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -107,7 +108,7 @@ pub(super) fn update(state: &mut State, message: ShelfMsg, out: &mut Vec<Effect>
         ShelfMsg::Reveal(path) => out.push(Effect::Reveal(path)),
         ShelfMsg::Revealed(result) => {
             if let Err(reason) = result {
-                state.toasts.push(Toast::warning("The folder was not opened", reason));
+                state.toasts.push(Toast::warning(t!(folder_not_opened), reason));
             }
         }
         ShelfMsg::AskDelete(entry) => state.models.question = Some(models::Question::Delete(entry)),
@@ -115,10 +116,10 @@ pub(super) fn update(state: &mut State, message: ShelfMsg, out: &mut Vec<Effect>
         ShelfMsg::Deleted { name, result } => {
             match result {
                 Ok(freed) => {
-                    let body = format!("{} free again", bytes(freed));
-                    state.toasts.push(Toast::good(format!("{name} is deleted"), body));
+                    let body = t!(free_again, size = bytes(freed));
+                    state.toasts.push(Toast::good(t!(is_deleted, name = name), body));
                 }
-                Err(reason) => state.toasts.push(Toast::error(format!("{name} was not deleted"), reason)),
+                Err(reason) => state.toasts.push(Toast::error(t!(was_not_deleted, name = name), reason)),
             }
             models::survey(state, out);
         }
@@ -147,15 +148,15 @@ fn verified(state: &mut State, path: PathBuf, result: Result<(), FetchError>) {
     };
     let (toast, result) = match result {
         Ok(()) => {
-            let title = format!("{} is whole", checking.name);
-            (Toast::good(title, "Every file is as it was published"), Ok(()))
+            let title = t!(is_whole, name = checking.name);
+            (Toast::good(title, t!(every_file_published)), Ok(()))
         }
         Err(FetchError::Cancelled) => {
-            state.toasts.push(Toast::info("Check cancelled", checking.name));
+            state.toasts.push(Toast::info(t!(check_cancelled), checking.name));
             return;
         }
         Err(FetchError::Failed(trouble)) => {
-            let title = format!("{} is damaged", checking.name);
+            let title = t!(is_damaged, name = checking.name);
             (Toast::error(title, trouble.words.clone()), Err(trouble.words))
         }
     };
@@ -168,7 +169,7 @@ fn delete(state: &mut State, path: PathBuf, out: &mut Vec<Effect>) {
     let name = |survey: &crate::bridge::Survey| survey.entry(&path).map(|entry| entry.name.clone());
     let name = state.models.survey.as_ref().and_then(name).unwrap_or_default();
     if state.uses(&path) {
-        let toast = Toast::warning(format!("{name} is loaded"), "Unload it first, then it can be deleted.");
+        let toast = Toast::warning(t!(is_loaded, name = name), t!(unload_first));
         state.toasts.push(toast);
         return;
     }

@@ -1,5 +1,6 @@
 use super::{Effect, Focus, Msg, Screen, State, StoreWrite, Toast, chat};
 use dspark_sessions::{Hit, SessionHead, Tree};
+use dspark_strings::t;
 
 #[derive(Debug, Clone, Default)]
 pub struct Sidebar {
@@ -184,6 +185,6 @@ fn delete(state: &mut State, session: i64, out: &mut Vec<Effect>) {
         state.screen = Screen::Chat;
     }
     let undo = Msg::Sidebar(SidebarMsg::Undelete(head.clone()));
-    let toast = Toast::info("Chat deleted", head.title).action("Undo", vec![undo]);
+    let toast = Toast::info(t!(chat_deleted), head.title).action(t!(undo), vec![undo]);
     state.toasts.push(toast);
 }

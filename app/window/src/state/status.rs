@@ -2,6 +2,7 @@
 
 use super::State;
 use dspark_protocol::{EngineState, LoadStage};
+use dspark_strings::t;
 
 /// The states of `spec/app.md` §0, each with its own word and icon.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,9 +46,9 @@ pub fn status(state: &State) -> Status {
         return match loading.stage {
             LoadStage::Calibrating => Status::Calibrating,
             LoadStage::WarmingUp => Status::WarmingUp,
-            LoadStage::Checking => Status::Loading("checks", None),
-            LoadStage::Reading => Status::Loading("weights", loading.part()),
-            LoadStage::Preparing => Status::Loading("model", None),
+            LoadStage::Checking => Status::Loading(t!(loading_checks), None),
+            LoadStage::Reading => Status::Loading(t!(loading_weights), loading.part()),
+            LoadStage::Preparing => Status::Loading(t!(loading_model), None),
         };
     }
     match &state.engine.state {
@@ -56,7 +57,7 @@ pub fn status(state: &State) -> Status {
         EngineState::Loading { stage, done, total } => match stage {
             LoadStage::Calibrating => Status::Calibrating,
             LoadStage::WarmingUp => Status::WarmingUp,
-            _ => Status::Loading("weights", (*total > 0).then(|| *done as f32 / *total as f32)),
+            _ => Status::Loading(t!(loading_weights), (*total > 0).then(|| *done as f32 / *total as f32)),
         },
         EngineState::Unloading => Status::Unloading,
         EngineState::Stopped => Status::Stopped,
@@ -78,7 +79,7 @@ pub fn tray_title(status: &Status, multiple: Option<f64>) -> String {
         Status::Prefilling { processed, total } if *total > 0 => format!("{:>2}%", 100 * processed / total),
         Status::Downloading(Some(percent)) => format!("↓ {percent:>2}%"),
         Status::Downloading(None) => "↓".into(),
-        Status::Loading(..) | Status::Calibrating | Status::WarmingUp => "Loading".into(),
+        Status::Loading(..) | Status::Calibrating | Status::WarmingUp => t!(loading).into(),
         Status::Error(_) => "⚠".into(),
         _ => String::new(),
     }

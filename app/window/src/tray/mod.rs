@@ -9,6 +9,7 @@ use crate::{
     bridge::Inbox,
     state::{ChatMsg, ModelsMsg, Msg, Screen, SettingsMsg, State},
 };
+use dspark_strings::{Key, Language, key, t};
 use std::time::{Duration, Instant};
 use tray_icon::{
     TrayIcon, TrayIconBuilder,
@@ -35,6 +36,9 @@ pub struct Tray {
     stop: MenuItem,
     unload: MenuItem,
     pause: MenuItem,
+    /// Those whose words change with the language alone.
+    fixed: Vec<(MenuItem, Key)>,
+    language: Language,
     shown: Option<TrayView>,
     last: Option<Instant>,
 }
@@ -44,12 +48,20 @@ impl Tray {
     pub fn new(inbox: Inbox) -> Option<Self> {
         let line = |text: &str, enabled: bool| MenuItem::new(text, enabled, None);
         let item = |id: &str, text: &str| MenuItem::with_id(id, text, true, None);
-        let model = line("No model", false);
-        let state = line("Starting", false);
-        let server = line("Server off", false);
-        let stop = item(STOP, "Stop generating");
-        let unload = item(UNLOAD, "Unload model");
-        let pause = item(PAUSE, "Pause server");
+        let model = line(t!(no_model), false);
+        let state = line(t!(starting), false);
+        let server = line(t!(server_off), false);
+        let stop = item(STOP, t!(stop_generating));
+        let unload = item(UNLOAD, t!(unload_model));
+        let pause = item(PAUSE, t!(pause_server));
+        let fixed = vec![
+            (item(OPEN, t!(open_app)), key!(open_app)),
+            (item(NEW, t!(new_chat)), key!(new_chat)),
+            (item(SETTINGS, t!(tray_settings)), key!(tray_settings)),
+            (item(QUIT, t!(quit_app)), key!(quit_app)),
+            (stop.clone(), key!(stop_generating)),
+            (unload.clone(), key!(unload_model)),
+        ];
         let menu = Menu::new();
         let parts = menu.append_items(&[
             &model,
@@ -60,11 +72,11 @@ impl Tray {
             &unload,
             &pause,
             &PredefinedMenuItem::separator(),
-            &item(OPEN, "Open mlx-dspark"),
-            &item(NEW, "New chat"),
-            &item(SETTINGS, "Settings…"),
+            &fixed[0].0,
+            &fixed[1].0,
+            &fixed[2].0,
             &PredefinedMenuItem::separator(),
-            &item(QUIT, "Quit mlx-dspark"),
+            &fixed[3].0,
         ]);
         if let Err(error) = parts {
             tracing::warn!("the tray menu could not be made: {error}");
@@ -96,6 +108,8 @@ impl Tray {
                 stop,
                 unload,
                 pause,
+                fixed,
+                language: dspark_strings::current(),
                 shown: None,
                 last: None,
             }),
@@ -113,6 +127,13 @@ impl Tray {
 
     /// Brings the item up to date, if that is due. Returns when to call again.
     pub fn update(&mut self, state: &State) -> Option<Duration> {
+        let language = dspark_strings::current();
+        if self.language != language {
+            self.language = language;
+            for (item, words) in &self.fixed {
+                item.set_text(words.text());
+            }
+        }
         let next = view(state);
         if self.shown.as_ref() == Some(&next) {
             return None;

@@ -3,6 +3,7 @@ use crate::{
     state::{ServerState, State, Status, status, tray_title},
 };
 use dspark_protocol::Mode;
+use dspark_strings::t;
 
 /// What the tray shows, as text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -26,11 +27,11 @@ pub fn view(state: &State) -> TrayView {
         .engine
         .model
         .as_ref()
-        .map_or_else(|| "No model".to_owned(), |model| model.name.clone());
+        .map_or_else(|| t!(no_model).to_owned(), |model| model.name.clone());
     let paused = state.server == ServerState::Paused;
     let waiting = state.engine.requests.len();
     let queue = if waiting > 1 {
-        format!(", {} waiting", waiting - 1)
+        t!(queue_waiting, n = waiting - 1)
     } else {
         String::new()
     };
@@ -43,16 +44,16 @@ pub fn view(state: &State) -> TrayView {
         },
         state: format!("{words}{queue}"),
         server: match &state.server {
-            ServerState::On(url) => format!("Serving on {url}"),
-            ServerState::Starting => "Server starting".into(),
-            ServerState::Paused => "Server paused".into(),
-            ServerState::Off => "Server off".into(),
-            ServerState::Failed(_) => "Server failed".into(),
+            ServerState::On(url) => t!(serving_on, url = url),
+            ServerState::Starting => t!(server_starting).into(),
+            ServerState::Paused => t!(server_paused).into(),
+            ServerState::Off => t!(server_off).into(),
+            ServerState::Failed(_) => t!(server_failed).into(),
         },
         pause: match &state.server {
-            ServerState::On(_) | ServerState::Starting => "Pause server".into(),
-            ServerState::Paused => "Resume server".into(),
-            ServerState::Off | ServerState::Failed(_) => "Start server".into(),
+            ServerState::On(_) | ServerState::Starting => t!(pause_server).into(),
+            ServerState::Paused => t!(resume_server).into(),
+            ServerState::Off | ServerState::Failed(_) => t!(start_server).into(),
         },
         paused,
         can_stop: !state.lives.is_empty() || waiting > 0,
@@ -62,19 +63,19 @@ pub fn view(state: &State) -> TrayView {
 
 fn words(status: &Status) -> String {
     match status {
-        Status::Stopped => "Stopped".into(),
-        Status::Starting => "Starting".into(),
-        Status::NoModel => "Ready to load a model".into(),
-        Status::Downloading(Some(percent)) => format!("Downloading {percent} %"),
-        Status::Downloading(None) => "Downloading".into(),
-        Status::Loading(what, _) => format!("Loading {what}"),
-        Status::Calibrating => "Calibrating".into(),
-        Status::WarmingUp => "Warming up".into(),
-        Status::Ready => "Ready".into(),
-        Status::Prefilling { .. } => "Reading the prompt".into(),
+        Status::Stopped => t!(stopped).into(),
+        Status::Starting => t!(starting).into(),
+        Status::NoModel => t!(ready_to_load).into(),
+        Status::Downloading(Some(percent)) => t!(downloading_percent, percent = percent),
+        Status::Downloading(None) => t!(downloading).into(),
+        Status::Loading(what, _) => t!(loading_what, what = what),
+        Status::Calibrating => t!(calibrating).into(),
+        Status::WarmingUp => t!(warming_up).into(),
+        Status::Ready => t!(ready).into(),
+        Status::Prefilling { .. } => t!(reading_prompt).into(),
         // The rate itself stands in the title; here it would make the tooltip flicker.
-        Status::Generating(_) => "Generating".into(),
-        Status::Unloading => "Unloading".into(),
-        Status::Error(_) => "The engine cannot work".into(),
+        Status::Generating(_) => t!(generating).into(),
+        Status::Unloading => t!(unloading).into(),
+        Status::Error(_) => t!(engine_cannot_work).into(),
     }
 }

@@ -146,9 +146,13 @@ pub fn answers(test: &Test) -> Vec<(String, MessageState)> {
 }
 
 pub fn picture(name: &str, scene: scene::Scene, theme: ThemeChoice, size: [f32; 2]) {
+    set(scene, settings(theme), size).snapshot(name);
+}
+
+/// The window with a scene in it, at rest.
+pub fn set(scene: scene::Scene, mut settings: Settings, size: [f32; 2]) -> Test {
     let folder = tempfile::tempdir().unwrap();
     scene.prepare(folder.path(), None).unwrap();
-    let mut settings = settings(theme);
     settings.server.enabled = scene != scene::Scene::AgentsOff;
     let desk = scene.of_agents().then(|| scene.server());
     let mut test = open_served(scene.engine(), folder, size, settings, desk);
@@ -185,5 +189,5 @@ pub fn picture(name: &str, scene: scene::Scene, theme: ThemeChoice, size: [f32; 
     });
     std::thread::sleep(Duration::from_millis(300));
     test.run_steps(10);
-    test.snapshot(name);
+    test
 }

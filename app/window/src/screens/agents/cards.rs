@@ -9,6 +9,7 @@ use dspark_look::{
     space::{self, radius},
     tip,
 };
+use dspark_strings::t;
 use egui::{Align, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
 const HEIGHT: f32 = 180.0;
@@ -41,7 +42,7 @@ pub(super) fn show(ui: &mut Ui, state: &State, standings: &[Standing], out: &mut
     }
     by_hand(ui, state, &rows, out);
     let theme = Theme::of(ui);
-    ui.label(Type::SMALL.rich("Every write shows its changes first and can be undone.", theme.t3));
+    ui.label(Type::SMALL.rich(t!(write_shows_changes), theme.t3));
 }
 
 fn card(ui: &mut Ui, state: &State, standing: &Standing, urgent: bool, out: &mut Vec<Msg>) -> egui::Response {
@@ -96,7 +97,7 @@ fn head(ui: &mut Ui, state: &State, standing: &Standing) {
     let name = ui.interact(name_place, ui.scope_id().with("name"), Sense::hover());
     name.widget_info(|| WidgetInfo::labeled(Role::Heading, true, format!("{} {version}", standing.client.name).trim_end()));
     if let Some(found) = &standing.found {
-        tip(name, standing.client.name, &format!("found at {}", state.agents.short(&found.path)));
+        tip(name, standing.client.name, &t!(found_at, path = state.agents.short(&found.path)));
     }
     let line = words::standing(state, standing);
     let ink = if line.quiet { theme.t3 } else { line.tone.ink(theme) };
@@ -162,7 +163,7 @@ fn strip(ui: &mut Ui, told: &Told, out: &mut Vec<Msg>) {
     ui.painter().galley(at.min, text, theme.t2);
     let label = ui.interact(at, ui.scope_id().with("strip"), Sense::hover());
     label.widget_info(|| WidgetInfo::labeled(Role::Label, true, &told.shown));
-    let words = format!("Copy {}", told.shown);
+    let words = t!(copy_named, name = told.shown);
     let copy = paint::over_right(ui, rect.shrink2(vec2(2.0, 0.0)), |ui| {
         ui.add(dspark_look::IconButton::new(Icon::Copy, &words).small())
     });
@@ -174,23 +175,23 @@ fn strip(ui: &mut Ui, told: &Told, out: &mut Vec<Msg>) {
 fn actions(ui: &mut Ui, state: &State, standing: &Standing, urgent: bool, out: &mut Vec<Msg>) {
     let client = standing.client;
     let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 26.0), Sense::hover());
-    let label = |verb: &str| format!("{verb}: {}", client.name);
+    let label = |verb: &str| t!(verb_name, verb = verb, name = client.name);
     let here = standing.found.is_some();
     paint::over_right(ui, rect, |ui| {
         ui.spacing_mut().item_spacing.x = 4.0;
-        if undoes(standing) && ui.add(Button::quiet("Undo").small().label(&label("Undo"))).clicked() {
+        if undoes(standing) && ui.add(Button::quiet(t!(undo)).small().label(&label(t!(undo)))).clicked() {
             out.push(AgentsMsg::Undo(client.id).into());
         }
         if !here {
-            let get = ui.add(Button::quiet("How to get it").small().label(&label("How to get it")));
-            let get = tip(get, client.page, "opens in the browser.");
+            let get = ui.add(Button::quiet(t!(how_to_get_it)).small().label(&label(t!(how_to_get_it))));
+            let get = tip(get, client.page, t!(opens_in_browser));
             if get.clicked() {
                 out.push(Msg::Open(client.page.to_owned()));
             }
         }
         if client.id == "claude" && matches!(standing.state, Setting::NotSetUp) {
-            let file = ui.add(Button::quiet("Settings file").small().label(&label("Settings file")));
-            if tip(file, "Settings file", "for one project, for those who start claude themselves.").clicked() {
+            let file = ui.add(Button::quiet(t!(settings_file)).small().label(&label(t!(settings_file))));
+            if tip(file, t!(settings_file), t!(settings_file_definition)).clicked() {
                 out.push(AgentsMsg::Change(client.id).into());
             }
         }
@@ -204,34 +205,36 @@ fn actions(ui: &mut Ui, state: &State, standing: &Standing, urgent: bool, out: &
         };
         match &standing.state {
             Setting::Unreadable(_) => {
-                steps(ui, "Show the entry", out);
+                steps(ui, t!(show_entry), out);
                 if let Some(path) = &standing.file
-                    && ui.add(Button::secondary("Open file").small().label(&label("Open file"))).clicked()
+                    && ui
+                        .add(Button::secondary(t!(open_file)).small().label(&label(t!(open_file))))
+                        .clicked()
                 {
                     out.push(Msg::Open(format!("file://{}", path.display())));
                 }
             }
-            Setting::NotSetUp if client.id == "claude" => steps(ui, "How to start", out),
+            Setting::NotSetUp if client.id == "claude" => steps(ui, t!(how_to_start), out),
             Setting::Current | Setting::SetUp => {
-                steps(ui, "How to start", out);
+                steps(ui, t!(how_to_start), out);
                 changes(ui, standing, false, out);
             }
             _ => {
                 changes(ui, standing, urgent, out);
-                steps(ui, "By hand", out);
+                steps(ui, t!(by_hand), out);
             }
         }
         if state.agents.sheet.as_ref().is_some_and(|sheet| sheet.id == client.id && sheet.busy) {
-            dspark_look::busy_ring(ui, 14.0, Theme::of(ui).t3, "Writing");
+            dspark_look::busy_ring(ui, 14.0, Theme::of(ui).t3, t!(writing));
         }
     });
 }
 
 fn changes(ui: &mut Ui, standing: &Standing, urgent: bool, out: &mut Vec<Msg>) {
     let client = standing.client;
-    let words = "Show changes";
+    let words = t!(show_changes);
     let button = if urgent { Button::primary(words) } else { Button::secondary(words) };
-    let shown = format!("{words}: {}", client.name);
+    let shown = t!(verb_name, verb = words, name = client.name);
     let changes = standing.plan.as_ref().is_none_or(dspark_agents::Plan::changes);
     if changes && ui.add(button.small().label(&shown)).clicked() {
         out.push(AgentsMsg::Change(client.id).into());
@@ -250,7 +253,7 @@ fn by_hand(ui: &mut Ui, state: &State, rows: &[&Standing], out: &mut Vec<Msg>) {
         Columns::new([None, Some(220.0), Some(210.0)])
     };
     card_flush(ui, |ui| {
-        list_heading(ui, "Also ready");
+        list_heading(ui, t!(also_ready));
         for standing in rows {
             let client = standing.client;
             let mut row = TableRow::new(ui, &columns, client.name, 58.0, false);
@@ -279,8 +282,8 @@ fn by_hand(ui: &mut Ui, state: &State, rows: &[&Standing], out: &mut Vec<Msg>) {
             }
             row.cell(ui, Align::Max, |ui| {
                 ui.spacing_mut().item_spacing.x = 8.0;
-                let label = format!("How to set up {}", client.name);
-                if ui.add(Button::secondary("Set up").small().label(&label)).clicked() {
+                let label = t!(how_set_up, name = client.name);
+                if ui.add(Button::secondary(t!(set_up)).small().label(&label)).clicked() {
                     out.push(AgentsMsg::Steps(client.id).into());
                 }
                 copy_command(ui, state, standing, out);
@@ -300,8 +303,8 @@ fn copy_command(ui: &mut Ui, state: &State, standing: &Standing, out: &mut Vec<M
         _ => None,
     });
     let Some(command) = command else { return };
-    let label = format!("Copy the command: {}", standing.client.name);
-    if ui.add(Button::quiet("Copy command").small().label(&label)).clicked() {
+    let label = t!(copy_command_of, name = standing.client.name);
+    if ui.add(Button::quiet(t!(copy_command)).small().label(&label)).clicked() {
         out.push(Msg::Copy(command));
     }
 }

@@ -11,6 +11,7 @@ use dspark_look::{
     row_caret, table_head, tip, two_lines,
 };
 use dspark_protocol::ActiveRequest;
+use dspark_strings::t;
 use egui::{Align, Frame, Label, Margin, Role, Sense, Ui, WidgetInfo, vec2};
 
 pub(super) fn show(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
@@ -40,8 +41,8 @@ fn empty(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
     ui.add_space((height * 0.14).max(8.0));
     dspark_look::column(ui, 640.0, 0.0, |ui| {
         ui.spacing_mut().item_spacing.y = 0.0;
-        let line = "Point one at this address, or try it from a terminal. Its requests appear here as they are answered.";
-        dspark_look::empty_state(ui, Icon::PlugsConnected, "No program has asked yet", line, "");
+        let line = t!(connections_empty_line);
+        dspark_look::empty_state(ui, Icon::PlugsConnected, t!(connections_empty_title), line, "");
         ui.add_space(18.0);
         if command_strip(ui, &base) {
             out.push(Msg::Copy(base.clone()));
@@ -52,7 +53,7 @@ fn empty(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
         }
         ui.add_space(16.0);
         ui.vertical_centered(|ui| {
-            if ui.add(Button::secondary("Set up a program").small()).clicked() {
+            if ui.add(Button::secondary(t!(set_up_program)).small()).clicked() {
                 out.push(AgentsMsg::View(crate::state::AgentsView::SetUp).into());
             }
         });
@@ -76,7 +77,7 @@ fn now(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         .collect();
     let columns = columns(ui);
     card_flush(ui, |ui| {
-        list_heading(ui, "Now");
+        list_heading(ui, t!(now));
         if live.is_empty() && ours.is_empty() {
             let theme = Theme::of(ui);
             Frame::new()
@@ -86,7 +87,7 @@ fn now(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
                     top: 0,
                     bottom: 16,
                 })
-                .show(ui, |ui| ui.label(Type::NOTE.rich("Nothing is being answered.", theme.t3)));
+                .show(ui, |ui| ui.label(Type::NOTE.rich(t!(nothing_answered), theme.t3)));
         }
         for call in live {
             live_row(ui, state, &columns, call, out);
@@ -125,14 +126,10 @@ fn tokens(ui: &mut Ui, prompt: usize, generated: usize, line: &str) {
     let words = if prompt == 0 {
         "–".to_owned()
     } else {
-        format!("{} in, {} out", count(prompt), count(generated))
+        t!(tokens_in_out, prompt = count(prompt), generated = count(generated))
     };
     let shown = two_lines(ui, dspark_look::runs(&[(&words, Type::BASE, theme.t1)]), line, Align::Min);
-    tip(
-        shown,
-        "Tokens",
-        "of the prompt and of the answer. Reused ones were kept from an earlier prompt and not computed again.",
-    );
+    tip(shown, t!(tokens), t!(tokens_definition));
 }
 
 fn live_row(ui: &mut Ui, state: &State, columns: &Columns, call: &LiveCall, out: &mut Vec<Msg>) {
@@ -141,16 +138,16 @@ fn live_row(ui: &mut Ui, state: &State, columns: &Columns, call: &LiveCall, out:
     let mut row = TableRow::new(ui, columns, &name, 58.0, false);
     row.cell(ui, Align::Min, |ui| who(ui, &call.client, dialect(&call.route)));
     row.cell(ui, Align::Min, |ui| match call.state {
-        _ if stopping => status(ui, Icon::StopFill, Tone::Neutral, "Stopping", "at the end of this round"),
-        CallState::Waiting | CallState::Stopping => status(ui, Icon::Clock, Tone::Neutral, "Waiting", &waits(state, call)),
+        _ if stopping => status(ui, Icon::StopFill, Tone::Neutral, t!(stopping), t!(end_of_round)),
+        CallState::Waiting | CallState::Stopping => status(ui, Icon::Clock, Tone::Neutral, t!(waiting), &waits(state, call)),
         CallState::Prefilling { done, total } => prefilling(ui, done, total),
         CallState::Generating { rate } => {
             let rate = rate.map_or_else(String::new, |rate| format!("{rate:.1} tok/s"));
-            status(ui, Icon::Waveform, Tone::Accent, "Generating", &rate);
+            status(ui, Icon::Waveform, Tone::Accent, t!(generating), &rate);
         }
     });
     row.cell(ui, Align::Min, |ui| {
-        let reused = (call.cached_tokens > 0).then(|| format!("{} reused", count(call.cached_tokens)));
+        let reused = (call.cached_tokens > 0).then(|| t!(count_reused, count = count(call.cached_tokens)));
         tokens(ui, call.prompt_tokens, call.generated, &reused.unwrap_or_default());
     });
     row.cell(ui, Align::Max, |ui| {
@@ -158,7 +155,7 @@ fn live_row(ui: &mut Ui, state: &State, columns: &Columns, call: &LiveCall, out:
         ui.label(Type::SMALL.rich(seconds(call.seconds), theme.t3));
     });
     row.cell(ui, Align::Max, |ui| {
-        let label = format!("Stop the request of {}", call.client);
+        let label = t!(stop_request_of, client = call.client);
         if ui.add(IconButton::new(Icon::X, &label).small().enabled(!stopping)).clicked() {
             out.push(AgentsMsg::Stop(call.id.clone()).into());
         }
@@ -178,9 +175,9 @@ fn waits(state: &State, call: &LiveCall) -> String {
         .iter()
         .find(|request| !request.waiting && request.id != call.generation);
     match (before, busy) {
-        (0, Some(request)) => format!("for {}", request.client),
-        (0, None) => "next in line".into(),
-        (before, _) => format!("{before} before it"),
+        (0, Some(request)) => t!(waits_for, client = request.client),
+        (0, None) => t!(next_in_line).into(),
+        (before, _) => t!(before_it, before = before),
     }
 }
 
@@ -197,9 +194,12 @@ fn prefilling(ui: &mut Ui, done: usize, total: usize) {
             Icon::HourglassMedium.paint(ui.painter(), mark.center(), dspark_look::icon::size::SMALL, theme.accent);
             ui.add_space(-2.0);
             let words = if Density::of(ui.ctx()) == Density::Narrow {
-                format!("Prefilling {:.0}%", 100.0 * done as f64 / total.max(1) as f64)
+                t!(
+                    prefilling_percent,
+                    percent = format!("{:.0}", 100.0 * done as f64 / total.max(1) as f64)
+                )
             } else {
-                format!("Prefilling {} of {}", count(done), count(total))
+                t!(prefilling_of, done = count(done), total = count(total))
             };
             two_lines(ui, dspark_look::runs(&[(&words, Type::BASE, theme.accent)]), line, Align::Min);
         });
@@ -208,7 +208,7 @@ fn prefilling(ui: &mut Ui, done: usize, total: usize) {
         let theme = Theme::of(ui);
         let bar = dspark_look::progress_bar(ui, part, theme.accent);
         bar.widget_info(|| {
-            let mut info = WidgetInfo::labeled(Role::ProgressIndicator, true, "Prompt read");
+            let mut info = WidgetInfo::labeled(Role::ProgressIndicator, true, t!(prompt_read));
             info.value = part.map(f64::from);
             info
         });
@@ -218,12 +218,12 @@ fn prefilling(ui: &mut Ui, done: usize, total: usize) {
 /// A chat of this window, which keeps the engine from others too.
 fn own_row(ui: &mut Ui, columns: &Columns, request: &ActiveRequest) {
     let mut row = TableRow::new(ui, columns, &request.client, 58.0, false);
-    row.cell(ui, Align::Min, |ui| who(ui, &request.client, "This window"));
+    row.cell(ui, Align::Min, |ui| who(ui, &request.client, t!(this_window)));
     row.cell(ui, Align::Min, |ui| {
         let (icon, tone, words) = match (request.waiting, request.generated) {
-            (true, _) => (Icon::Clock, Tone::Neutral, "Waiting"),
-            (false, 0) => (Icon::HourglassMedium, Tone::Accent, "Prefilling"),
-            _ => (Icon::Waveform, Tone::Accent, "Generating"),
+            (true, _) => (Icon::Clock, Tone::Neutral, t!(waiting)),
+            (false, 0) => (Icon::HourglassMedium, Tone::Accent, t!(prefilling)),
+            _ => (Icon::Waveform, Tone::Accent, t!(generating)),
         };
         status(ui, icon, tone, words, "");
     });
@@ -236,7 +236,7 @@ fn recent(ui: &mut Ui, state: &State, ended: &[EndedCall], out: &mut Vec<Msg>) {
     }
     let columns = columns(ui);
     card_flush(ui, |ui| {
-        list_heading(ui, "Answered");
+        list_heading(ui, t!(answered));
         for call in ended {
             let open = state.agents.open_call.as_deref() == Some(call.id.as_str());
             if ended_row(ui, state, &columns, call, open) {
@@ -252,12 +252,12 @@ fn recent(ui: &mut Ui, state: &State, ended: &[EndedCall], out: &mut Vec<Msg>) {
 /// How it ended: icon, tone and words.
 fn ending(end: &CallEnd) -> (Icon, Tone, String) {
     match end {
-        CallEnd::Done => (Icon::CheckCircleFill, Tone::Ok, "Done".into()),
-        CallEnd::Length => (Icon::CheckCircle, Tone::Neutral, "Cut at its limit".into()),
-        CallEnd::Cancelled => (Icon::StopFill, Tone::Neutral, "Cancelled".into()),
-        CallEnd::Left => (Icon::X, Tone::Neutral, "Client left".into()),
-        CallEnd::Failed(_) => (Icon::WarningOctagonFill, Tone::Bad, "Failed".into()),
-        CallEnd::Refused { status, .. } => (Icon::ProhibitFill, Tone::Bad, format!("Refused, {status}")),
+        CallEnd::Done => (Icon::CheckCircleFill, Tone::Ok, t!(done).into()),
+        CallEnd::Length => (Icon::CheckCircle, Tone::Neutral, t!(cut_at_limit).into()),
+        CallEnd::Cancelled => (Icon::StopFill, Tone::Neutral, t!(cancelled).into()),
+        CallEnd::Left => (Icon::X, Tone::Neutral, t!(client_left).into()),
+        CallEnd::Failed(_) => (Icon::WarningOctagonFill, Tone::Bad, t!(failed).into()),
+        CallEnd::Refused { status, .. } => (Icon::ProhibitFill, Tone::Bad, t!(refused_status, status = status)),
     }
 }
 
@@ -274,14 +274,14 @@ fn ended_row(ui: &mut Ui, state: &State, columns: &Columns, call: &EndedCall, op
         let line = match (call.times, call.decode_rate) {
             (1, Some(rate)) => format!("{rate:.1} tok/s"),
             (1, None) => String::new(),
-            (times, _) => format!("{times} times in a row"),
+            (times, _) => t!(times_in_row, times = times),
         };
         status(ui, icon, tone, &words, &line);
     });
     row.cell(ui, Align::Min, |ui| {
         let reused = call.receipt.as_ref().filter(|_| call.prompt_tokens > 0).map(|receipt| {
             let part = 100.0 * receipt.reused as f64 / call.prompt_tokens.max(1) as f64;
-            format!("{part:.0}% reused")
+            t!(part_reused, part = format!("{part:.0}"))
         });
         tokens(ui, call.prompt_tokens, call.generated, &reused.unwrap_or_default());
     });
@@ -312,14 +312,14 @@ fn receipt(ui: &mut Ui, call: &EndedCall, out: &mut Vec<Msg>) {
             ui.add_space(8.0);
         }
         if let Some(receipt) = &call.receipt {
-            key_value(ui, "Reused from the cache", &format!("{} tokens", count(receipt.reused)));
-            key_value(ui, "Computed", &format!("{} tokens", count(receipt.recomputed)));
-            let why = key_value(ui, "Why", &receipt.why);
-            tip(why, "Why", &receipt.why);
+            key_value(ui, t!(reused_from_cache), &t!(tokens_count, count = count(receipt.reused)));
+            key_value(ui, t!(computed), &t!(tokens_count, count = count(receipt.recomputed)));
+            let why = key_value(ui, t!(why), &receipt.why);
+            tip(why, t!(why), &receipt.why);
             if let Some(difference) = &receipt.difference {
-                let place = format!("First difference, in {}", difference.place);
+                let place = t!(first_difference, place = difference.place);
                 key_value(ui, &place, "");
-                for (label, text) in [("was", &difference.before), ("is", &difference.now)] {
+                for (label, text) in [(t!(passage_was), &difference.before), (t!(passage_is), &difference.now)] {
                     passage(ui, label, text);
                 }
             }
@@ -327,19 +327,19 @@ fn receipt(ui: &mut Ui, call: &EndedCall, out: &mut Vec<Msg>) {
         if let Some(first) = call.first_token {
             let rate = call
                 .prefill_rate
-                .map_or_else(String::new, |rate| format!(", {rate:.0} prompt tok/s"));
-            key_value(ui, "To the first token", &format!("{}{rate}", seconds(first)));
+                .map_or_else(String::new, |rate| t!(prompt_rate, rate = format!("{rate:.0}")));
+            key_value(ui, t!(to_first_token), &format!("{}{rate}", seconds(first)));
         }
-        key_value(ui, "Route", &call.route);
+        key_value(ui, t!(route), &call.route);
         ui.add_space(8.0);
         ui.horizontal(|ui| {
             ui.spacing_mut().interact_size.y = 26.0;
             ui.label(Type::CODE_SMALL.rich(&call.id, theme.t3));
-            if ui.add(IconButton::new(Icon::Copy, "Copy the request's id").small()).clicked() {
+            if ui.add(IconButton::new(Icon::Copy, t!(copy_request_id)).small()).clicked() {
                 out.push(Msg::Copy(call.id.clone()));
             }
             if let Some(reason) = call.end.reason()
-                && ui.add(Button::quiet("Copy the error").small()).clicked()
+                && ui.add(Button::quiet(t!(copy_error)).small()).clicked()
             {
                 out.push(Msg::Copy(reason.to_owned()));
             }
@@ -351,7 +351,7 @@ fn receipt(ui: &mut Ui, call: &EndedCall, out: &mut Vec<Msg>) {
 fn passage(ui: &mut Ui, label: &str, text: &str) {
     let theme = Theme::of(ui);
     let shown = if text.is_empty() {
-        "(ends here)".to_owned()
+        t!(ends_here).to_owned()
     } else {
         text.replace('\n', "⏎").replace('\t', "  ")
     };
@@ -376,20 +376,20 @@ fn clients(ui: &mut Ui, state: &State, clients: &[ClientTotals]) {
     };
     let labels: &[(&str, Align)] = if narrow {
         &[
-            ("Client, since the app started", Align::Min),
-            ("Requests", Align::Max),
-            ("Tokens in, out", Align::Max),
-            ("Reused", Align::Max),
-            ("Last", Align::Max),
+            (t!(client_since_start), Align::Min),
+            (t!(requests), Align::Max),
+            (t!(tokens_in_out_head), Align::Max),
+            (t!(reused), Align::Max),
+            (t!(last), Align::Max),
         ]
     } else {
         &[
-            ("Client, since the app started", Align::Min),
-            ("Requests", Align::Max),
-            ("Tokens in, out", Align::Max),
-            ("Reused", Align::Max),
-            ("Errors", Align::Max),
-            ("Last", Align::Max),
+            (t!(client_since_start), Align::Min),
+            (t!(requests), Align::Max),
+            (t!(tokens_in_out_head), Align::Max),
+            (t!(reused), Align::Max),
+            (t!(errors), Align::Max),
+            (t!(last), Align::Max),
         ]
     };
     card_flush(ui, |ui| {
@@ -397,9 +397,12 @@ fn clients(ui: &mut Ui, state: &State, clients: &[ClientTotals]) {
         for totals in clients {
             let number = |value: u64| count(usize::try_from(value).unwrap_or(usize::MAX));
             let reused = totals.reused().map_or_else(|| "–".into(), |part| format!("{part:.0}%"));
-            let name = format!(
-                "{}: {} requests, {reused} reused, {} errors",
-                totals.client, totals.requests, totals.failed
+            let name = t!(
+                client_spoken,
+                client = totals.client,
+                requests = totals.requests,
+                reused = reused,
+                errors = totals.failed
             );
             let mut row = TableRow::new(ui, &columns, &name, 40.0, false);
             let theme = Theme::of(ui);
@@ -408,10 +411,9 @@ fn clients(ui: &mut Ui, state: &State, clients: &[ClientTotals]) {
                 say(ui, &totals.client, theme.t1);
                 // There is no room for their column.
                 if narrow && totals.failed > 0 {
-                    let plural = if totals.failed == 1 { "" } else { "s" };
-                    let shown = ui.label(Type::SMALL.rich(format!("{} error{plural}", totals.failed), theme.bad));
+                    let shown = ui.label(Type::SMALL.rich(t!(count_errors, n = totals.failed), theme.bad));
                     if let Some(last) = &totals.last_error {
-                        tip(shown, "Last error", last);
+                        tip(shown, t!(last_error), last);
                     }
                 }
             });
@@ -423,7 +425,7 @@ fn clients(ui: &mut Ui, state: &State, clients: &[ClientTotals]) {
                 let ink = if totals.failed > 0 { theme.bad } else { theme.t3 };
                 let shown = say(ui, &number(totals.failed), ink);
                 if let Some(last) = &totals.last_error {
-                    tip(shown, "Last error", last);
+                    tip(shown, t!(last_error), last);
                 }
             };
             if !narrow {

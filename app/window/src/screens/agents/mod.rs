@@ -8,6 +8,7 @@ mod words;
 
 use crate::state::{AgentsMsg, AgentsView, Msg, State};
 use dspark_look::{ErrorCard, space};
+use dspark_strings::t;
 use egui::{Frame, Margin, ScrollArea, Ui, vec2};
 
 pub(crate) use sheet::show as sheet;
@@ -34,9 +35,9 @@ fn set_up(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     server::facts(ui, state, out);
     if let Some(reason) = &state.agents.failure {
         let card = ErrorCard {
-            title: "Settings of other programs cannot be read",
+            title: t!(others_unreadable),
             cause: reason,
-            primary: "Look again",
+            primary: t!(look_again),
             details: "",
         };
         let action = card.show(ui);
@@ -50,8 +51,8 @@ fn set_up(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     }
     match &state.agents.standings {
         None => {
-            let line = "Which are installed, and what their settings say.";
-            dspark_look::empty_card(ui, 180.0, dspark_look::Icon::PlugsConnected, "Looking for programs", line, "");
+            let line = t!(which_installed);
+            dspark_look::empty_card(ui, 180.0, dspark_look::Icon::PlugsConnected, t!(looking_for_programs), line, "");
         }
         Some(standings) => cards::show(ui, state, standings, out),
     }

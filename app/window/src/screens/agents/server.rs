@@ -5,6 +5,7 @@ use crate::{
     state::{Msg, Screen, ServerState, SettingsMsg, SettingsPage, State},
 };
 use dspark_look::{Button, Icon, IconButton, Theme, Tone, Type, card, controls, tip};
+use dspark_strings::t;
 use egui::{Label, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 /// Tokens from which on agents have room for their work. Source: `spec/clients.md` §1.
@@ -14,27 +15,27 @@ const ROOMY: usize = 64 << 10;
 pub(super) fn state(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let (tone, icon, title, line, action) = match &state.server {
         ServerState::On(_) => return,
-        ServerState::Starting => (Tone::Accent, Icon::Power, "The server starts", String::new(), ""),
+        ServerState::Starting => (Tone::Accent, Icon::Power, t!(server_starts), String::new(), ""),
         ServerState::Off => (
             Tone::Warn,
             Icon::Power,
-            "The server is off",
-            format!("Other programs reach the model through it, at {}.", state.base_url()),
-            "Turn on the server",
+            t!(server_is_off),
+            t!(server_off_line, url = state.base_url()),
+            t!(turn_on_server),
         ),
         ServerState::Paused => (
             Tone::Warn,
             Icon::Pause,
-            "The server is paused",
-            "It was stopped from the menu; other programs meet a closed door.".to_owned(),
-            "Go on",
+            t!(server_is_paused),
+            t!(server_paused_line).to_owned(),
+            t!(go_on),
         ),
         ServerState::Failed(failure) => (
             Tone::Bad,
             Icon::WarningOctagonFill,
-            "The server did not start",
+            t!(server_not_started),
             failure.reason.clone(),
-            "Try again",
+            t!(try_again),
         ),
     };
     card(ui, |ui| {
@@ -48,7 +49,7 @@ pub(super) fn state(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
                 }
                 if let ServerState::Failed(failure) = &state.server
                     && let Some(free) = failure.next_free
-                    && ui.add(Button::secondary(&format!("Use port {free}"))).clicked()
+                    && ui.add(Button::secondary(&t!(use_port, free = free))).clicked()
                 {
                     out.push(Msg::Settings(SettingsMsg::UsePort(free)));
                 }
@@ -69,8 +70,8 @@ struct Fact<'a> {
     mono: bool,
     /// After the value, in the colour of a warning.
     warning: &'a str,
-    /// What is copied.
-    copy: Option<String>,
+    /// What is copied, and the words of the button that does it.
+    copy: Option<(String, &'a str)>,
     definition: &'a str,
 }
 
@@ -83,15 +84,15 @@ pub(super) fn facts(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let raise = model.is_some_and(|model| model.context_window < ROOMY && model.max_context > model.context_window);
     let facts = [
         Fact {
-            label: "Base URL",
+            label: t!(base_url),
             value: base.clone(),
             mono: true,
             warning: "",
-            copy: Some(base),
-            definition: "what OpenAI's clients take; Anthropic's take it without /v1.",
+            copy: Some((base, t!(copy_base_url_fact))),
+            definition: t!(base_url_definition),
         },
         Fact {
-            label: "Key",
+            label: t!(key),
             value: if key.is_empty() {
                 "mlx-dspark".into()
             } else {
@@ -99,36 +100,36 @@ pub(super) fn facts(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
             },
             mono: true,
             warning: "",
-            copy: Some(if key.is_empty() { "mlx-dspark".into() } else { key.clone() }),
+            copy: Some((if key.is_empty() { "mlx-dspark".into() } else { key.clone() }, t!(copy_key_fact))),
             definition: if key.is_empty() {
-                "none is asked for. Several programs refuse an empty one, so any word does."
+                t!(key_none_definition)
             } else {
-                "the one of Settings, Local server. It is copied, never shown here."
+                t!(key_definition)
             },
         },
         Fact {
-            label: "Context window",
-            value: window.map_or_else(|| "no model".into(), count),
+            label: t!(context_window),
+            value: window.map_or_else(|| t!(fact_no_model).into(), count),
             mono: false,
             warning: if window.is_some_and(|window| window < ROOMY) {
-                "64k is better for agents"
+                t!(better_64k)
             } else {
                 ""
             },
             copy: None,
-            definition: "tokens of prompt and answer together. An agent's own instructions take 15 to 25 thousand of them.",
+            definition: t!(window_definition),
         },
         Fact {
-            label: "Tool calling",
+            label: t!(tool_calling),
             value: match model {
-                None => "no model".into(),
-                Some(model) if model.supports_tools => "Supported".into(),
-                Some(_) => "By description".into(),
+                None => t!(fact_no_model).into(),
+                Some(model) if model.supports_tools => t!(supported).into(),
+                Some(_) => t!(by_description).into(),
             },
             mono: false,
             warning: "",
             copy: None,
-            definition: "whether the model's template knows tools. Others are told of them in words, and miss them more often.",
+            definition: t!(tool_calling_definition),
         },
     ];
     card(ui, |ui| {
@@ -136,7 +137,7 @@ pub(super) fn facts(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         let (row, _) = ui.allocate_exact_size(vec2(ui.available_width(), 36.0), Sense::hover());
         let mut right = row.right();
         if raise {
-            let words = "Raise window";
+            let words = t!(raise_window);
             right = dspark_look::paint::over_right(ui, row, |ui| {
                 if ui.add(Button::secondary(words)).clicked() {
                     out.push(Msg::Settings(SettingsMsg::Page(SettingsPage::Decoding)));
@@ -168,10 +169,9 @@ pub(super) fn facts(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
             ui.painter().galley(pos2(x, row.bottom() - value.size().y + 1.0), value, theme.t1);
             tip(tile, fact.label, fact.definition);
             x += width;
-            if let Some(text) = &fact.copy {
+            if let Some((text, words)) = &fact.copy {
                 let at = Rect::from_min_size(pos2(x + 4.0, row.bottom() - 22.0), vec2(26.0, 26.0));
-                let words = format!("Copy {}", fact.label.to_lowercase());
-                if dspark_look::paint::over_left(ui, at, |ui| ui.add(IconButton::new(Icon::Copy, &words).small())).clicked() {
+                if dspark_look::paint::over_left(ui, at, |ui| ui.add(IconButton::new(Icon::Copy, words).small())).clicked() {
                     out.push(Msg::Copy(text.clone()));
                 }
                 x += 22.0;

@@ -3,6 +3,7 @@
 use crate::state::{AgentsMsg, Msg, Sheet, SheetPage, State};
 use dspark_agents::{Client, Plan, State as Setting, Step, claude};
 use dspark_look::{Button, Icon, TextField, Theme, Tone, Type, busy_ring, command_strip, field_error, modal, paint, space::radius};
+use dspark_strings::t;
 use egui::{Context, Label, Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
 const WIDTH: f32 = 760.0;
@@ -49,7 +50,7 @@ fn foot(ui: &mut Ui, sheet: &Sheet, add: impl FnOnce(&mut Ui)) {
         |ui| {
             add(ui);
             if sheet.busy {
-                busy_ring(ui, 14.0, Theme::of(ui).t3, "Writing");
+                busy_ring(ui, 14.0, Theme::of(ui).t3, t!(writing));
             }
         },
     );
@@ -63,31 +64,35 @@ fn change(ui: &mut Ui, state: &State, client: &'static Client, sheet: &Sheet, ou
         }
     };
     let Some(standing) = standing else {
-        heading(ui, client.name, "Reading its settings.");
-        return foot(ui, sheet, |ui| close(ui, "Close", out));
+        heading(ui, client.name, t!(reading_its_settings));
+        return foot(ui, sheet, |ui| close(ui, t!(close), out));
     };
     let update = matches!(standing.state, Setting::Stale);
-    let title = format!("{} {}", if update { "Update" } else { "Set up" }, client.name);
+    let title = if update {
+        t!(update_client, name = client.name)
+    } else {
+        t!(set_up_client, name = client.name)
+    };
     heading(ui, &title, client.summary);
     if client.id == "claude" {
         project(ui, state, out);
     }
     let Some(plan) = &standing.plan else {
         let why = match &standing.state {
-            Setting::Unreadable(reason) => format!("{reason}. The file is left alone; the entry can be added by hand."),
-            _ => "Load a model first: its name and its context window are written.".into(),
+            Setting::Unreadable(reason) => t!(file_left_alone, reason = reason),
+            _ => t!(load_first_written).into(),
         };
         note(ui, Tone::Warn, Icon::Warning, &why);
         return foot(ui, sheet, |ui| {
             if matches!(standing.state, Setting::Unreadable(_)) {
-                if ui.add(Button::primary("Show the entry")).clicked() {
+                if ui.add(Button::primary(t!(show_entry))).clicked() {
                     out.push(AgentsMsg::Steps(client.id).into());
                 }
-            } else if ui.add(Button::primary("Choose a model")).clicked() {
+            } else if ui.add(Button::primary(t!(choose_model))).clicked() {
                 out.push(AgentsMsg::Close.into());
                 out.push(Msg::Models(crate::state::ModelsMsg::Picker(true)));
             }
-            close(ui, "Close", out);
+            close(ui, t!(close), out);
         });
     };
     if !plan.changes() {
@@ -95,35 +100,27 @@ fn change(ui: &mut Ui, state: &State, client: &'static Client, sheet: &Sheet, ou
             ui,
             Tone::Ok,
             Icon::CheckCircleFill,
-            &format!(
-                "{} says what it should: there is nothing to change.",
-                state.agents.short(&plan.path)
-            ),
+            &t!(nothing_to_change, path = state.agents.short(&plan.path)),
         );
-        return foot(ui, sheet, |ui| close(ui, "Close", out));
+        return foot(ui, sheet, |ui| close(ui, t!(close), out));
     }
     let key = state.settings.server.api_key.as_str();
     difference(ui, "change", plan, state);
     if standing.edited {
-        note(
-            ui,
-            Tone::Warn,
-            Icon::Warning,
-            "The entry was changed by hand since it was set up: applying writes over that. Undo brings it back.",
-        );
+        note(ui, Tone::Warn, Icon::Warning, t!(entry_edited));
     }
     if let Some(conflict) = &standing.conflict {
         note(ui, Tone::Warn, Icon::Warning, conflict);
     }
     if !key.is_empty() && plan.after.contains(key) {
-        note(ui, Tone::Neutral, Icon::Key, "The key is written into the file; it is hidden here.");
+        note(ui, Tone::Neutral, Icon::Key, t!(key_hidden_here));
     }
     foot(ui, sheet, |ui| {
-        if ui.add(Button::primary("Apply").enabled(!sheet.busy)).clicked() {
+        if ui.add(Button::primary(t!(apply)).enabled(!sheet.busy)).clicked() {
             out.push(AgentsMsg::Apply.into());
         }
-        close(ui, "Cancel", out);
-        if ui.add(Button::quiet("By hand instead").enabled(!sheet.busy)).clicked() {
+        close(ui, t!(cancel), out);
+        if ui.add(Button::quiet(t!(by_hand_instead)).enabled(!sheet.busy)).clicked() {
             out.push(AgentsMsg::Steps(client.id).into());
         }
     });
@@ -132,16 +129,16 @@ fn change(ui: &mut Ui, state: &State, client: &'static Client, sheet: &Sheet, ou
 /// Claude's file belongs to one project.
 fn project(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let theme = Theme::of(ui);
-    ui.label(Type::LABEL.rich("Project", theme.t3));
+    ui.label(Type::LABEL.rich(t!(project), theme.t3));
     let mut folder = state.agents.project.clone();
     let hint = state.agents.short(&state.agents.project_found);
     let there = state.agents.project_found.is_dir();
-    let field = TextField::new(&mut folder, "Project folder")
+    let field = TextField::new(&mut folder, t!(project_folder))
         .hint(&hint)
         .icon(Icon::Folder)
         .mono()
         .width(ui.available_width())
-        .error((!there).then_some("There is no such folder"));
+        .error((!there).then_some(t!(no_such_folder)));
     ui.add(field);
     if folder != state.agents.project {
         out.push(AgentsMsg::Project(folder).into());
@@ -196,9 +193,11 @@ fn difference(ui: &mut Ui, salt: &str, plan: &Plan, state: &State) {
     let theme = Theme::of(ui);
     let text = plan.diff(Some(&state.settings.server.api_key));
     let (lines, added, removed) = lines(&text);
-    let what = if plan.before.is_none() { "new file, " } else { "" };
-    let plural = if added == 1 { "" } else { "s" };
-    let counts = format!("{what}{added} line{plural} added, {removed} removed");
+    let counts = if plan.before.is_none() {
+        t!(new_file_lines, n = added, added = added, removed = removed)
+    } else {
+        t!(lines_changed, n = added, added = added, removed = removed)
+    };
     let frame = egui::Frame {
         fill: theme.code,
         stroke: egui::Stroke::new(1.0, theme.line),
@@ -253,8 +252,8 @@ fn diff_line(ui: &mut Ui, side: Side, line: &str) {
     let width = ui.available_width().max(text.size().x + 48.0);
     let (rect, response) = ui.allocate_exact_size(vec2(width, LINE), Sense::hover());
     let said = match side {
-        Side::Added => format!("added: {line}"),
-        Side::Removed => format!("removed: {line}"),
+        Side::Added => t!(line_added, line = line),
+        Side::Removed => t!(line_removed, line = line),
         _ => line.to_owned(),
     };
     response.widget_info(|| WidgetInfo::labeled(Role::Label, true, &said));
@@ -280,11 +279,11 @@ fn steps(ui: &mut Ui, state: &State, client: &'static Client, out: &mut Vec<Msg>
             vec2(ui.available_width(), 30.0),
             egui::Layout::right_to_left(egui::Align::Center),
             |ui| {
-                if ui.add(Button::secondary("Close")).clicked() {
+                if ui.add(Button::secondary(t!(close))).clicked() {
                     out.push(AgentsMsg::Close.into());
                 }
                 if ui
-                    .add(Button::quiet("How to get it").label(&format!("How to get {}", client.name)))
+                    .add(Button::quiet(t!(how_to_get_it)).label(&t!(how_to_get, name = client.name)))
                     .clicked()
                 {
                     out.push(Msg::Open(client.page.to_owned()));
@@ -293,12 +292,7 @@ fn steps(ui: &mut Ui, state: &State, client: &'static Client, out: &mut Vec<Msg>
         );
     };
     let Some(serving) = state.serving() else {
-        note(
-            ui,
-            Tone::Warn,
-            Icon::Warning,
-            "Load a model first: its name and its context window are part of this.",
-        );
+        note(ui, Tone::Warn, Icon::Warning, t!(load_first_part));
         return close(ui, out);
     };
     let most = (ui.ctx().content_rect().height() - 240.0).max(160.0);
@@ -313,13 +307,13 @@ fn steps(ui: &mut Ui, state: &State, client: &'static Client, out: &mut Vec<Msg>
             }
             if client.id == "claude" {
                 let variables = claude::environment(&serving).into_iter().collect();
-                let label = "or this environment";
+                let label = t!(or_environment);
                 self::step(ui, Step::Environment { label, variables }, out);
             }
             if let Some(entry) = client.entry(&serving) {
                 let path = state.agents.standing(client.id).and_then(|standing| standing.file.clone());
-                let place = path.map_or_else(String::new, |path| format!(", in {}", state.agents.short(&path)));
-                label(ui, &format!("Settings{place}"));
+                let words = path.map_or_else(|| t!(settings).to_owned(), |path| t!(settings_in, path = state.agents.short(&path)));
+                label(ui, &words);
                 let shown = hidden(&entry, state);
                 let code = dspark_look::highlight(theme, &shown, language(client));
                 let mut wrap = false;
@@ -417,18 +411,14 @@ fn field_row(ui: &mut Ui, name: &str, value: &str) -> bool {
         Type::CODE_SMALL.galley(ui, shown, theme.t1),
         theme.t1,
     );
-    let words = format!("Copy {name}");
+    let words = t!(copy_named, name = name);
     paint::over_right(ui, rect, |ui| {
         ui.add(dspark_look::IconButton::new(Icon::Copy, &words).small()).clicked()
     })
 }
 
 fn changed(ui: &mut Ui, state: &State, client: &'static Client, sheet: &Sheet, both: &(Plan, Plan), out: &mut Vec<Msg>) {
-    heading(
-        ui,
-        &format!("{} was changed since", client.name),
-        "Somebody else has changed the file after it was set up from here, so it is not put back without a look.",
-    );
+    heading(ui, &t!(changed_since, name = client.name), t!(changed_since_line));
     let (since, back) = both;
     let most = (ui.ctx().content_rect().height() - 280.0).max(160.0);
     ScrollArea::vertical()
@@ -437,20 +427,20 @@ fn changed(ui: &mut Ui, state: &State, client: &'static Client, sheet: &Sheet, b
         .min_scrolled_height(most)
         .auto_shrink([false, true])
         .show(ui, |ui| {
-            label(ui, "what was changed since");
+            label(ui, t!(what_changed_since));
             difference(ui, "since", since, state);
             ui.add_space(4.0);
-            label(ui, "what undoing would do to it");
+            label(ui, t!(what_undoing_does));
             difference(ui, "back", back, state);
         });
     foot(ui, sheet, |ui| {
-        if ui.add(Button::primary("Keep the file").enabled(!sheet.busy)).clicked() {
+        if ui.add(Button::primary(t!(keep_file)).enabled(!sheet.busy)).clicked() {
             out.push(AgentsMsg::Keep.into());
         }
-        if ui.add(Button::danger("Undo anyway").enabled(!sheet.busy)).clicked() {
+        if ui.add(Button::danger(t!(undo_anyway)).enabled(!sheet.busy)).clicked() {
             out.push(AgentsMsg::UndoAnyway.into());
         }
-        if ui.add(Button::quiet("Cancel").enabled(!sheet.busy)).clicked() {
+        if ui.add(Button::quiet(t!(cancel)).enabled(!sheet.busy)).clicked() {
             out.push(AgentsMsg::Close.into());
         }
     });

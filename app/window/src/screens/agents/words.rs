@@ -3,6 +3,7 @@
 use crate::{bridge::ClientTotals, state::State};
 use dspark_agents::{Standing, State as Setting, Undo};
 use dspark_look::{Icon, Tone};
+use dspark_strings::t;
 
 /// Requests from which on a prefill rate says something.
 const LONG_PROMPT: usize = 256;
@@ -29,11 +30,11 @@ fn line(icon: Icon, tone: Tone, words: impl Into<String>) -> Line {
 /// `12 s ago`.
 pub(super) fn ago(seconds: f64) -> String {
     match seconds.max(0.0) {
-        s if s < 1.0 => "just now".into(),
-        s if s < 90.0 => format!("{s:.0} s ago"),
-        s if s < 90.0 * 60.0 => format!("{:.0} min ago", s / 60.0),
-        s if s < 36.0 * 3600.0 => format!("{:.0} h ago", s / 3600.0),
-        s => format!("{:.0} days ago", s / 86_400.0),
+        s if s < 1.0 => t!(just_now).into(),
+        s if s < 90.0 => t!(seconds_ago, n = format!("{s:.0}")),
+        s if s < 90.0 * 60.0 => t!(minutes_ago, n = format!("{:.0}", s / 60.0)),
+        s if s < 36.0 * 3600.0 => t!(hours_ago, n = format!("{:.0}", s / 3600.0)),
+        s => t!(days_ago, n = format!("{:.0}", s / 86_400.0)),
     }
 }
 
@@ -61,32 +62,25 @@ pub(super) fn capital(text: &str) -> String {
 pub(super) fn standing(state: &State, standing: &Standing) -> Line {
     let used = seen(state, standing);
     match &standing.state {
-        Setting::Unreadable(_) => line(Icon::ProhibitFill, Tone::Bad, "Its settings file is left alone"),
-        Setting::Stale if standing.edited => line(Icon::WarningFill, Tone::Warn, "Changed by hand since it was set up"),
+        Setting::Unreadable(_) => line(Icon::ProhibitFill, Tone::Bad, t!(file_is_left_alone)),
+        Setting::Stale if standing.edited => line(Icon::WarningFill, Tone::Warn, t!(changed_by_hand)),
         Setting::Stale => {
-            let why = standing
-                .reasons
-                .first()
-                .map_or_else(|| "Its settings are out of date".into(), |why| capital(why));
+            let why = standing.reasons.first().map_or_else(|| t!(out_of_date).into(), |why| capital(why));
             line(Icon::WarningFill, Tone::Warn, why)
         }
         _ if used.is_some() => {
             let used = used.map_or(0.0, |used| since(state, used.last_seen));
-            line(Icon::CheckCircleFill, Tone::Ok, format!("Last request {}", ago(used)))
+            line(Icon::CheckCircleFill, Tone::Ok, t!(last_request, ago = ago(used)))
         }
-        Setting::Current => line(Icon::CheckCircleFill, Tone::Ok, "Set up, not used yet"),
-        Setting::SetUp => line(
-            Icon::CheckCircle,
-            Tone::Neutral,
-            "Set up; a loaded model shows whether it is up to date",
-        ),
+        Setting::Current => line(Icon::CheckCircleFill, Tone::Ok, t!(set_up_unused)),
+        Setting::SetUp => line(Icon::CheckCircle, Tone::Neutral, t!(set_up_unknown)),
         Setting::NotSetUp | Setting::ByHand if standing.found.is_none() => Line {
             quiet: true,
-            ..line(Icon::CircleDashed, Tone::Neutral, "Not found on this machine")
+            ..line(Icon::CircleDashed, Tone::Neutral, t!(not_found_here))
         },
-        Setting::NotSetUp if standing.client.id == "claude" => line(Icon::Circle, Tone::Neutral, "Found, starts without being set up"),
-        Setting::NotSetUp => line(Icon::Circle, Tone::Neutral, "Found, not set up"),
-        Setting::ByHand => line(Icon::Circle, Tone::Neutral, "Found, set up by hand"),
+        Setting::NotSetUp if standing.client.id == "claude" => line(Icon::Circle, Tone::Neutral, t!(found_starts)),
+        Setting::NotSetUp => line(Icon::Circle, Tone::Neutral, t!(found_not_set_up)),
+        Setting::ByHand => line(Icon::Circle, Tone::Neutral, t!(found_by_hand)),
     }
 }
 
@@ -94,19 +88,19 @@ pub(super) fn standing(state: &State, standing: &Standing) -> Line {
 pub(super) fn fact(state: &State, standing: &Standing) -> Line {
     let plain = |words: String| line(Icon::Info, Tone::Neutral, words);
     if let Setting::Unreadable(reason) = &standing.state {
-        return plain(format!("{}. Nothing was written", capital(reason.trim_end_matches('.'))));
+        return plain(t!(nothing_written, reason = capital(reason.trim_end_matches('.'))));
     }
     if let Some(conflict) = &standing.conflict {
         return line(Icon::Warning, Tone::Warn, conflict.clone());
     }
     if standing.edited {
-        return plain("Show changes says what would be written over it".into());
+        return plain(t!(changes_say).into());
     }
     if let Some(rest) = standing.reasons.get(1..).filter(|rest| !rest.is_empty()) {
         return plain(capital(&rest.join(", ")));
     }
     if standing.state == Setting::Stale {
-        return plain("It was set up for how the server was before".into());
+        return plain(t!(set_up_before).into());
     }
     if standing.client.first_turn > 0 {
         return plain(first_turn(state, standing.client.first_turn));
@@ -126,16 +120,16 @@ fn first_turn(state: &State, tokens: usize) -> String {
         let fresh = call.receipt.as_ref()?.recomputed;
         call.prefill_rate.filter(|rate| fresh >= LONG_PROMPT && *rate > 0.0)
     });
-    let expected = rate.map(|rate| format!(", about {} cold here", whole_seconds(tokens as f64 / rate)));
-    format!("First turn about {about} tokens{}", expected.unwrap_or_default())
+    let expected = rate.map(|rate| t!(cold_here, time = whole_seconds(tokens as f64 / rate)));
+    t!(first_turn, about = about, expected = expected.unwrap_or_default())
 }
 
 /// `38 s`, `4 min`.
 fn whole_seconds(seconds: f64) -> String {
     if seconds < 90.0 {
-        format!("{:.0} s", seconds.max(1.0))
+        t!(seconds_short, n = format!("{:.0}", seconds.max(1.0)))
     } else {
-        format!("{:.0} min", seconds / 60.0)
+        t!(minutes_short, n = format!("{:.0}", seconds / 60.0))
     }
 }
 

@@ -4,6 +4,7 @@ use crate::{
     state::{ChatMsg, FilesMsg, LONG_PASTE, Msg, Phase, State},
 };
 use dspark_look::{Button, Composer, ComposerState, Icon, SendKey};
+use dspark_strings::t;
 use egui::{Event, Id, Ui};
 
 /// Where the text field is in the focus order.
@@ -15,10 +16,10 @@ pub(super) fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Ve
     let model = state.engine.model.as_ref();
     let coming = state.models.loading.is_some() || state.models.fetching.is_some();
     let hint = match model {
-        Some(model) if state.chat.tree.is_empty() => format!("Message {}…", model.name),
-        Some(model) => format!("Reply to {}…", model.name),
-        None if coming => "Write now, it is sent as soon as the model is ready".into(),
-        None => "Load a model to start writing, or type now and it will wait".into(),
+        Some(model) if state.chat.tree.is_empty() => t!(message_model, model = model.name),
+        Some(model) => t!(reply_to_model, model = model.name),
+        None if coming => t!(write_now).into(),
+        None => t!(load_to_write).into(),
     };
     let note = note(state, coming);
     let mode = if state.live().is_some() || state.chat.waiting {
@@ -84,14 +85,14 @@ fn files(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing = egui::vec2(6.0, 6.0);
         for (at, file) in files.iter().enumerate() {
-            let label = format!("Remove {}", file.name);
+            let label = t!(remove_named, name = file.name);
             let detail = lines(file);
             let chip = Button::secondary(&file.name)
                 .small()
                 .icon(Icon::FileText)
                 .detail(&detail)
                 .label(&label);
-            if ui.add(chip).on_hover_text("Click to take it out again").clicked() {
+            if ui.add(chip).on_hover_text(t!(click_take_out)).clicked() {
                 out.push(Msg::Files(FilesMsg::Remove(at)));
             }
         }
@@ -101,10 +102,8 @@ fn files(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
 
 /// `12 lines`.
 pub(super) fn lines(file: &dspark_attach::Attachment) -> String {
-    match file.lines() {
-        1 => "1 line".into(),
-        n => format!("{} lines", count(n)),
-    }
+    let n = file.lines();
+    t!(count_lines, n = n, count = count(n))
 }
 
 /// A long paste becomes a file beside the text.
@@ -130,32 +129,32 @@ fn unclaimed(ui: &Ui, state: &State) -> bool {
 /// `1,184 of 40,960`: the conversation with this text, of the context window.
 fn note(state: &State, coming: bool) -> String {
     if state.chat.waiting {
-        return "Waiting for the model".into();
+        return t!(waiting_for_model).into();
     }
     let Some(model) = &state.engine.model else {
-        return if coming { "Model on its way" } else { "No model yet" }.into();
+        return if coming { t!(model_on_way) } else { t!(no_model_yet) }.into();
     };
     let live = state.live().filter(|live| live.phase == Phase::Generating);
     let live_tokens = live.map(|live| live.prompt.0 + live.tokens);
     match live_tokens.or(state.chat.draft.tokens) {
-        Some(tokens) if tokens > model.context_window => format!("{} of {}, too long", count(tokens), count(model.context_window)),
-        Some(tokens) => format!("{} of {}", count(tokens), count(model.context_window)),
+        Some(tokens) if tokens > model.context_window => t!(too_long_of, tokens = count(tokens), window = count(model.context_window)),
+        Some(tokens) => t!(done_of_total, done = count(tokens), total = count(model.context_window)),
         None => String::new(),
     }
 }
 
 fn tools(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Vec<Msg>) {
-    let button = ui.add(Button::quiet("Options").small().icon(Icon::SlidersHorizontal));
+    let button = ui.add(Button::quiet(t!(options_button)).small().icon(Icon::SlidersHorizontal));
     if button.clicked() {
         view.options.open = !view.options.open;
     }
     options::popup(&button, state, &mut view.options, out);
     if state.engine.model.as_ref().is_some_and(|model| model.supports_thinking) {
         let on = state.chat_settings().thinking;
-        let think = Button::quiet("Think")
+        let think = Button::quiet(t!(think))
             .small()
             .icon(Icon::Brain)
-            .detail(if on { "on" } else { "off" });
+            .detail(if on { t!(think_on) } else { t!(think_off) });
         if ui.add(think).clicked() {
             let mut edited = state.chat_settings().clone();
             edited.thinking = !on;

@@ -13,6 +13,7 @@ use dspark_look::{
     reasoning, tip, turn_tiles, user_message,
 };
 use dspark_sessions::{Finish, Message, MessageState};
+use dspark_strings::t;
 use egui::{Frame, Key, Layout, Margin, Stroke, TextEdit, Ui, UiBuilder, vec2};
 
 /// Characters of a file that are shown where it is opened.
@@ -31,7 +32,7 @@ pub(super) fn question(ui: &mut Ui, state: &State, stored: &Message, focus: &mut
         user_message(ui, &stored.text)
     } else {
         attached(ui, stored.id, &files);
-        user_message(ui, if words.is_empty() { "(no words beside the files)" } else { words })
+        user_message(ui, if words.is_empty() { t!(no_words) } else { words })
     };
     ui.add_space(2.0);
     let row = egui::Rect::from_min_max(
@@ -69,14 +70,14 @@ pub(super) fn question(ui: &mut Ui, state: &State, stored: &Message, focus: &mut
                 out.push(Msg::Chat(message));
             }
         };
-        button(ui, Icon::Trash, "Delete message", ChatMsg::Delete(stored.id));
-        button(ui, Icon::Copy, "Copy message", ChatMsg::CopyMessage(stored.id));
-        button(ui, Icon::PencilSimple, "Edit message", ChatMsg::StartEdit(stored.id));
+        button(ui, Icon::Trash, t!(delete_message), ChatMsg::Delete(stored.id));
+        button(ui, Icon::Copy, t!(copy_message), ChatMsg::CopyMessage(stored.id));
+        button(ui, Icon::PencilSimple, t!(edit_message), ChatMsg::StartEdit(stored.id));
         // Its answer was deleted, or never came.
         if state.has_model() && state.chat.tree.leaf().is_some_and(|leaf| leaf.id == stored.id) {
-            button(ui, Icon::ArrowsClockwise, "Answer this", ChatMsg::RegenerateLast);
+            button(ui, Icon::ArrowsClockwise, t!(answer_this), ChatMsg::RegenerateLast);
         }
-        let race = ui.add(IconButton::new(Icon::FlagCheckered, "Race this prompt").small());
+        let race = ui.add(IconButton::new(Icon::FlagCheckered, t!(race_prompt)).small());
         ui.data_mut(|data| data.insert_temp(race.id, ui.scope_id()));
         if race.clicked() {
             out.push(RaceMsg::Prompt(stored.text.clone()).into());
@@ -93,7 +94,7 @@ fn attached(ui: &mut Ui, message: i64, files: &[Attachment]) {
     ui.with_layout(Layout::right_to_left(egui::Align::Min).with_main_wrap(true), |ui| {
         ui.spacing_mut().item_spacing = vec2(6.0, 6.0);
         for (at, file) in files.iter().enumerate().rev() {
-            let (detail, label) = (lines(file), format!("Show {}", file.name));
+            let (detail, label) = (lines(file), t!(show_named, name = file.name));
             let chip = Button::secondary(&file.name)
                 .small()
                 .icon(Icon::FileText)
@@ -141,10 +142,10 @@ fn stepper(ui: &mut Ui, id: i64, index: usize, count: usize, busy: bool, out: &m
     };
     let words = format!("{}/{count}", index + 1);
     let next = |ui: &mut Ui, step: &mut dyn FnMut(&mut Ui, Icon, &str, isize, bool)| {
-        step(ui, Icon::CaretRight, "Next alternative", 1, index + 1 < count);
+        step(ui, Icon::CaretRight, t!(next_alternative), 1, index + 1 < count);
     };
     let previous = |ui: &mut Ui, step: &mut dyn FnMut(&mut Ui, Icon, &str, isize, bool)| {
-        step(ui, Icon::CaretLeft, "Previous alternative", -1, index > 0);
+        step(ui, Icon::CaretLeft, t!(previous_alternative), -1, index > 0);
     };
     if rtl {
         next(ui, &mut step);
@@ -186,7 +187,7 @@ fn editor(ui: &mut Ui, state: &State, edit: &Edit, focus: &mut bool, out: &mut V
                     .desired_width(f32::INFINITY)
                     .layouter(&mut layout),
             );
-            response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::MultilineTextInput, true, "Edit message"));
+            response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::MultilineTextInput, true, t!(edit_message)));
             if std::mem::take(focus) {
                 response.request_focus();
             }
@@ -196,14 +197,14 @@ fn editor(ui: &mut Ui, state: &State, edit: &Edit, focus: &mut bool, out: &mut V
             dspark_look::controls(ui, |ui| {
                 dspark_look::from_right(ui, |ui| {
                     if ui
-                        .add(Button::primary("Send").small().enabled(enabled).label("Send edited message"))
+                        .add(Button::primary(t!(send)).small().enabled(enabled).label(t!(send_edited)))
                         .clicked()
                         || send
                     {
                         out.push(Msg::Chat(ChatMsg::EditText(draft.clone())));
                         out.push(Msg::Chat(ChatMsg::SendEdit));
                     }
-                    if ui.add(Button::quiet("Cancel").small()).clicked() {
+                    if ui.add(Button::quiet(t!(cancel)).small()).clicked() {
                         out.push(Msg::Chat(ChatMsg::CancelEdit));
                     }
                 });
@@ -296,8 +297,12 @@ fn why_plain(ui: &mut Ui, stored: &Message) {
     let theme = Theme::of(ui);
     // More than one token a round: some of it was drafted or looked up.
     let part = stored.meta.accept.is_some_and(|accept| accept > 1.0);
-    let what = if part { "Not drafted throughout" } else { "Decoded without drafts" };
-    let words = format!("{what}: {}.", reason.trim_end_matches('.'));
+    let reason = reason.trim_end_matches('.');
+    let words = if part {
+        t!(not_drafted_throughout, reason = reason)
+    } else {
+        t!(without_drafts, reason = reason)
+    };
     let text = Type::SMALL.wrapped(ui, words.as_str(), theme.t3, ui.available_width() - 22.0);
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), text.size().y + 4.0), egui::Sense::hover());
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, words.as_str()));
@@ -316,17 +321,14 @@ fn thoughts(ui: &mut Ui, stored: &Message, view: &mut MessageView, live: Option<
         .meta
         .reasoning_seconds
         .or_else(|| live.and_then(|live| live.thought).map(|thought| thought.as_secs_f64()));
-    let value = took.map(|took| format!("{took:.1} s")).unwrap_or_default();
+    let value = took.map(|took| t!(took_seconds, took = format!("{took:.1}"))).unwrap_or_default();
     let tokens = live.map_or_else(|| stored.meta.usage.map_or(0, |usage| usage.reasoning), |live| live.thought_tokens);
-    let note = if tokens > 0 {
-        format!("{} tokens", count(tokens))
-    } else {
-        String::new()
-    };
+    let note = (tokens > 0).then(|| t!(tokens_count, count = count(tokens)));
+    let note = note.unwrap_or_default();
     let words = match (busy, took) {
-        (true, _) => "Thinking",
-        (false, Some(_)) => "Thought for",
-        (false, None) => "Thoughts",
+        (true, _) => t!(thinking),
+        (false, Some(_)) => t!(thought_for),
+        (false, None) => t!(thoughts),
     };
     // Open while thoughts stream, folded when the answer begins, and as a person left it.
     let mut open = view.thoughts_open.unwrap_or(busy);
@@ -353,8 +355,8 @@ fn phase(ui: &mut Ui, state: &State, live: &Live) {
     let theme = Theme::of(ui);
     let words = match live.phase {
         Phase::Generating => return,
-        _ if live.cancelled => "Stopping".to_owned(),
-        Phase::Submitted => "Starting".to_owned(),
+        _ if live.cancelled => t!(stopping).to_owned(),
+        Phase::Submitted => t!(starting).to_owned(),
         Phase::Queued(position) => {
             let other = state
                 .engine
@@ -362,10 +364,10 @@ fn phase(ui: &mut Ui, state: &State, live: &Live) {
                 .iter()
                 .find(|request| !request.waiting)
                 .map(|request| request.client.as_str());
-            let who = other.map_or_else(String::new, |other| format!(". {other} is being answered first"));
-            format!("Queued, {} in line{who}", ordinal(position))
+            let who = other.map_or_else(String::new, |other| t!(being_answered_first, other = other));
+            t!(queued, ordinal = ordinal(position), who = who)
         }
-        Phase::Prefilling { processed, total } => format!("Reading the prompt, {} of {} tokens", count(processed), count(total)),
+        Phase::Prefilling { processed, total } => t!(reading_prompt_of, done = count(processed), total = count(total)),
     };
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 8.0;
@@ -386,19 +388,19 @@ fn phase(ui: &mut Ui, state: &State, live: &Live) {
 }
 
 fn failure(ui: &mut Ui, stored: &Message, out: &mut Vec<Msg>) {
-    let cause = stored.meta.error.as_deref().unwrap_or("The reason was not recorded.");
+    let cause = stored.meta.error.as_deref().unwrap_or(t!(reason_not_recorded));
     if !stored.text.is_empty() {
         ui.add_space(12.0);
     }
     let title = if stored.text.is_empty() {
-        "No reply"
+        t!(no_reply)
     } else {
-        "The reply broke off"
+        t!(reply_broke_off)
     };
     let card = ErrorCard {
         title,
         cause,
-        primary: "Retry",
+        primary: t!(retry),
         details: "",
     };
     let action = card.show(ui);
@@ -418,9 +420,9 @@ fn actions(ui: &mut Ui, state: &State, stored: &Message, last: bool, (index, cou
         ui.add_space(4.0);
     }
     let mark = match (stored.state, stored.meta.finish) {
-        (MessageState::Stopped, _) => Some(("Stopped", "you stopped this reply; what was written is kept.")),
-        (MessageState::Interrupted, _) => Some(("Interrupted", "the app ended while this was being written.")),
-        (MessageState::Done, Some(Finish::Length)) => Some(("Cut off", "the largest reply length, or the context window, was reached.")),
+        (MessageState::Stopped, _) => Some((t!(stopped), t!(stopped_definition))),
+        (MessageState::Interrupted, _) => Some((t!(interrupted), t!(interrupted_definition))),
+        (MessageState::Done, Some(Finish::Length)) => Some((t!(cut_off), t!(cut_off_definition))),
         _ => None,
     };
     if let Some((word, why)) = mark {
@@ -428,7 +430,7 @@ fn actions(ui: &mut Ui, state: &State, stored: &Message, last: bool, (index, cou
         ui.add_space(4.0);
         let can = state.has_model() && !busy && !stored.text.is_empty();
         if ui
-            .add(Button::secondary("Continue").small().icon(Icon::Play).enabled(can))
+            .add(Button::secondary(t!(continue_reply_short)).small().icon(Icon::Play).enabled(can))
             .clicked()
         {
             out.push(Msg::Chat(ChatMsg::Continue(stored.id)));
@@ -443,19 +445,19 @@ fn actions(ui: &mut Ui, state: &State, stored: &Message, last: bool, (index, cou
     button(
         ui,
         Icon::Copy,
-        "Copy reply",
+        t!(copy_reply),
         !stored.text.is_empty(),
         ChatMsg::CopyMessage(stored.id),
     );
     let can = state.has_model() && !busy;
-    button(ui, Icon::ArrowsClockwise, "Another answer", can, ChatMsg::Regenerate(stored.id));
+    button(ui, Icon::ArrowsClockwise, t!(another_answer), can, ChatMsg::Regenerate(stored.id));
     if mark.is_none() && stored.state == MessageState::Failed && !stored.text.is_empty() {
-        button(ui, Icon::Play, "Continue reply", can, ChatMsg::Continue(stored.id));
+        button(ui, Icon::Play, t!(continue_reply), can, ChatMsg::Continue(stored.id));
     }
-    button(ui, Icon::Trash, "Delete reply", !busy, ChatMsg::Delete(stored.id));
+    button(ui, Icon::Trash, t!(delete_reply), !busy, ChatMsg::Delete(stored.id));
     if !last && let Some(line) = one_line(stored) {
-        let info = ui.add(IconButton::new(Icon::Info, "Figures of this reply").small().no_tooltip());
-        tip(info, "This reply", &line);
+        let info = ui.add(IconButton::new(Icon::Info, t!(figures_of_reply)).small().no_tooltip());
+        tip(info, t!(this_reply), &line);
     }
 }
 
@@ -499,38 +501,38 @@ fn tiles(state: &State, stored: &Message, live: Option<&Live>) -> Vec<Figure> {
     let mut figures = Vec::new();
     if let Some(ttft) = ttft {
         figures.push(Figure {
-            label: "First token",
+            label: t!(first_token),
             value: seconds(ttft),
             unit: String::new(),
-            definition: "from sending to the first token, reading the prompt included.",
+            definition: t!(first_token_definition),
         });
     }
     if let Some((prompt, cached)) = prompt.filter(|_| ttft.is_some()) {
         figures.push(Figure {
-            label: "Prompt",
+            label: t!(prompt),
             value: count(prompt),
             unit: if cached > 0 {
-                format!("{} cached", count(cached))
+                t!(count_cached, count = count(cached))
             } else {
-                "tokens".into()
+                t!(unit_tokens).into()
             },
-            definition: "tokens the model read. Cached ones were kept from the turn before and cost nothing.",
+            definition: t!(prompt_definition),
         });
     }
     if let Some(rate) = rate {
         figures.push(Figure {
-            label: "Decode",
+            label: t!(decode),
             value: format!("{rate:.1}"),
             unit: "tok/s".into(),
-            definition: "tokens per second after the first one. The time to read the prompt is not in it.",
+            definition: t!(decode_definition),
         });
     }
     if let Some(accept) = meta.accept.filter(|_| live.is_none()) {
         figures.push(Figure {
-            label: "Accept",
+            label: t!(accept),
             value: format!("{accept:.2}"),
-            unit: "per round".into(),
-            definition: "tokens kept per run of the full model; 1 without drafts.",
+            unit: t!(per_round).into(),
+            definition: t!(accept_definition),
         });
     }
     let multiple = if live.is_some() {
@@ -540,10 +542,10 @@ fn tiles(state: &State, stored: &Message, live: Option<&Live>) -> Vec<Figure> {
     };
     if let Some(multiple) = multiple {
         figures.push(Figure {
-            label: "Plain",
+            label: t!(plain),
             value: format!("{multiple:.2}×"),
             unit: String::new(),
-            definition: "times as fast as plain decoding, by the rate that this machine was measured at without drafts.",
+            definition: t!(times_plain_definition),
         });
     }
     if live.is_some() {
@@ -552,30 +554,30 @@ fn tiles(state: &State, stored: &Message, live: Option<&Live>) -> Vec<Figure> {
     if let Some(mode) = &meta.mode {
         let cap = meta.cap.filter(|cap| *cap > 0);
         figures.push(Figure {
-            label: "Mode",
+            label: t!(mode),
             value: mode_named(mode).into(),
-            unit: cap.map(|cap| format!("cap {cap}")).unwrap_or_default(),
-            definition: "how this reply was decoded, and how many tokens were drafted a round at its end. Drafts never change what is written.",
+            unit: cap.map(|cap| t!(cap_n, cap = cap)).unwrap_or_default(),
+            definition: t!(mode_definition),
         });
     }
     if let Some(usage) = meta.usage {
         figures.push(Figure {
-            label: "Reply",
+            label: t!(reply),
             value: count(usage.completion),
             unit: match meta.finish {
-                Some(Finish::Length) => "tokens, cut off".into(),
-                Some(Finish::Cancelled) => "tokens, stopped".into(),
-                _ => "tokens".into(),
+                Some(Finish::Length) => t!(unit_tokens_cut).into(),
+                Some(Finish::Cancelled) => t!(unit_tokens_stopped).into(),
+                _ => t!(unit_tokens).into(),
             },
-            definition: "tokens written, and whether the model ended by itself.",
+            definition: t!(reply_definition),
         });
     }
     if let Some(rate) = meta.end_to_end_rate {
         figures.push(Figure {
-            label: "End to end",
+            label: t!(end_to_end),
             value: format!("{rate:.1}"),
             unit: "tok/s".into(),
-            definition: "tokens per second over the whole turn, reading the prompt included.",
+            definition: t!(end_to_end_definition),
         });
     }
     figures
@@ -584,12 +586,15 @@ fn tiles(state: &State, stored: &Message, live: Option<&Live>) -> Vec<Figure> {
 fn one_line(stored: &Message) -> Option<String> {
     let meta = &stored.meta;
     let usage = meta.usage?;
-    let rate = meta.decode_rate.map(|rate| format!(" at {rate:.1} tok/s")).unwrap_or_default();
+    let tokens = count(usage.completion);
     let parts = [
-        Some(format!("{} tokens{rate}", count(usage.completion))),
-        meta.ttft.map(|ttft| format!("first after {}", seconds(ttft))),
-        meta.model.as_ref().map(|model| format!("by {model}")),
-        meta.seed.map(|seed| format!("seed {seed}")),
+        Some(match meta.decode_rate {
+            Some(rate) => t!(tokens_at_rate, count = tokens, rate = format!("{rate:.1}")),
+            None => t!(tokens_count, count = tokens),
+        }),
+        meta.ttft.map(|ttft| t!(first_after, time = seconds(ttft))),
+        meta.model.as_ref().map(|model| t!(by_model, model = model)),
+        meta.seed.map(|seed| t!(seed_n, seed = seed)),
     ];
     Some(format!("{}.", parts.into_iter().flatten().collect::<Vec<_>>().join(", ")))
 }

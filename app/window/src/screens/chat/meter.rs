@@ -5,6 +5,7 @@ use crate::{
     state::{ChatMsg, Fill, Msg, Screen, SettingsMsg, SettingsPage, State},
 };
 use dspark_look::{Button, Icon, Theme, Type, paint};
+use dspark_strings::t;
 use egui::{Rect, Sense, Ui, pos2, vec2};
 
 /// Shown above the composer from 70 % on, and while turns are left out.
@@ -24,10 +25,9 @@ pub(super) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         Fill::Over => (theme.bad, Icon::WarningCircle),
     };
     let words = match (fill, left_out) {
-        (Fill::Over, _) => format!("Too long by {} tokens", count(used - model.context_window)),
-        (_, 0) => format!("{:.0} % of the context window", 100.0 * part),
-        (_, 1) => "The oldest turn is not read".into(),
-        (_, turns) => format!("The {turns} oldest turns are not read"),
+        (Fill::Over, _) => t!(too_long_by, tokens = count(used - model.context_window)),
+        (_, 0) => t!(percent_of_window, part = format!("{:.0}", 100.0 * part)),
+        (_, turns) => t!(oldest_not_read, n = turns),
     };
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 34.0), Sense::hover());
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Status, true, &words));
@@ -45,19 +45,19 @@ pub(super) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
                 out.extend(messages);
             }
         };
-        button(ui, "New chat", vec![Msg::Chat(ChatMsg::New)]);
+        button(ui, t!(new_chat), vec![Msg::Chat(ChatMsg::New)]);
         if model.context_window < model.max_context {
             let settings = vec![
                 Msg::Settings(SettingsMsg::Page(SettingsPage::Decoding)),
                 Msg::Show(Screen::Settings),
             ];
-            button(ui, "Larger window", settings);
+            button(ui, t!(larger_window), settings);
         }
         if left_out > 0 {
-            button(ui, "Read all again", vec![Msg::Chat(ChatMsg::LeaveOut(0))]);
+            button(ui, t!(read_all_again), vec![Msg::Chat(ChatMsg::LeaveOut(0))]);
         }
         if state.turns() > left_out + 1 && fill != Fill::Roomy {
-            button(ui, "Leave out the oldest turn", vec![Msg::Chat(ChatMsg::LeaveOut(left_out + 1))]);
+            button(ui, t!(leave_out_oldest), vec![Msg::Chat(ChatMsg::LeaveOut(left_out + 1))]);
         }
     });
 }

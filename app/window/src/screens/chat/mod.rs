@@ -13,6 +13,7 @@ pub use view::ChatView;
 
 use crate::state::{ChatMsg, FirstRunMsg, Msg, State, Step};
 use dspark_look::{Density, Theme, Type, column};
+use dspark_strings::{Key, key, t};
 use egui::{Frame, Panel, ScrollArea, Ui, vec2};
 
 const MARGIN: f32 = 44.0;
@@ -106,7 +107,7 @@ fn conversation(ui: &mut Ui, state: &State, view: &mut ChatView, density: Densit
 fn latest_button(ui: &mut Ui, over: egui::Rect, view: &mut ChatView) {
     let theme = Theme::of(ui);
     let place = egui::Rect::from_center_size(egui::pos2(over.center().x, over.bottom() - 26.0), vec2(32.0, 32.0));
-    let button = dspark_look::IconButton::new(dspark_look::Icon::ArrowDown, "Jump to latest")
+    let button = dspark_look::IconButton::new(dspark_look::Icon::ArrowDown, t!(jump_to_latest))
         .filled(theme.raised, theme.line2, egui::CornerRadius::same(16))
         .side(32.0);
     if ui.put(place, button).clicked() {
@@ -130,18 +131,18 @@ fn empty(ui: &mut Ui, state: &State, density: Density, out: &mut Vec<Msg>) {
             if dspark_look::empty_state(
                 ui,
                 dspark_look::Icon::Cube,
-                "No model is loaded",
-                "Choose one to go on. What you write waits for it.",
-                "Choose a model",
+                t!(no_model_loaded_title),
+                t!(choose_to_go_on),
+                t!(choose_model),
             ) {
                 out.push(Msg::Models(crate::state::ModelsMsg::Picker(true)));
             }
             return;
         };
         ui.vertical_centered(|ui| {
-            ui.label(Type::TITLE.rich("What is on your mind?", theme.t1));
+            ui.label(Type::TITLE.rich(t!(on_your_mind), theme.t1));
             ui.add_space(4.0);
-            let line = format!("{} runs here. Nothing you write leaves this machine.", model.name);
+            let line = t!(runs_here, model = model.name);
             ui.label(Type::PROSE.rich(line, theme.t2));
             if let Some(truth) = state.truth() {
                 ui.add_space(10.0);
@@ -149,7 +150,7 @@ fn empty(ui: &mut Ui, state: &State, density: Density, out: &mut Vec<Msg>) {
                 let chip = dspark_look::Chip::new(&words)
                     .tone(dspark_look::Tone::Accent)
                     .icon(dspark_look::Icon::Lightning);
-                dspark_look::tip(ui.add(chip), "Measured here", &truth.explain());
+                dspark_look::tip(ui.add(chip), t!(measured_here_title), &truth.explain());
             }
         });
         ui.add_space(24.0);
@@ -157,22 +158,10 @@ fn empty(ui: &mut Ui, state: &State, density: Density, out: &mut Vec<Msg>) {
     });
 }
 
-const SAMPLES: [(dspark_look::Icon, &str, &str); 3] = [
-    (
-        dspark_look::Icon::ChatCircle,
-        "Explain something",
-        "Explain why the sky is blue, in three short paragraphs for a curious ten-year-old.",
-    ),
-    (
-        dspark_look::Icon::CodeSimple,
-        "Write code",
-        "Write a Python function that merges overlapping intervals, with a short test.",
-    ),
-    (
-        dspark_look::Icon::Pi,
-        "Solve a problem",
-        "A train leaves at 9:40 and arrives at 13:05 with a stop of 25 minutes. How long did it move?",
-    ),
+const SAMPLES: [(dspark_look::Icon, Key, Key); 3] = [
+    (dspark_look::Icon::ChatCircle, key!(sample_explain), key!(sample_explain_text)),
+    (dspark_look::Icon::CodeSimple, key!(sample_code), key!(sample_code_text)),
+    (dspark_look::Icon::Pi, key!(sample_problem), key!(sample_problem_text)),
 ];
 
 fn samples(ui: &mut Ui, theme: &Theme, out: &mut Vec<Msg>) {
@@ -181,6 +170,7 @@ fn samples(ui: &mut Ui, theme: &Theme, out: &mut Vec<Msg>) {
     ui.horizontal_top(|ui| {
         ui.spacing_mut().item_spacing.x = gap;
         for (icon, title, text) in SAMPLES {
+            let (title, text) = (title.text(), text.text());
             let (rect, response) = ui.allocate_exact_size(vec2(width, 114.0), egui::Sense::click());
             response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, title));
             let fill = dspark_look::paint::state_fill(ui, &response, theme.panel, theme.raised, theme.hover);

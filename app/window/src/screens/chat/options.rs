@@ -6,6 +6,7 @@ use crate::{
     state::{ChatMsg, Msg, SettingsMsg, State},
 };
 use dspark_look::{Button, Icon, IconButton, Slider, TextField, Theme, Type, menu_frame, segmented_sized, select, tip};
+use dspark_strings::t;
 use egui::{Frame, Popup, PopupCloseBehavior, RectAlign, Response, TextEdit, Ui, vec2};
 
 /// What the popup remembers between frames.
@@ -38,19 +39,19 @@ fn preset(ui: &mut Ui, state: &State, edited: &mut Chat, view: &mut OptionsView,
     let same = |preset: &Preset| applied(preset, edited) == *edited;
     let mut chosen = all.iter().position(same);
     let before = chosen;
-    row(ui, "Preset", "a named set of the values below.", |ui| {
+    row(ui, t!(preset), t!(preset_definition), |ui| {
         let mut choices: Vec<(Option<usize>, &str)> = all
             .iter()
             .enumerate()
             .map(|(at, preset)| (Some(at), preset.name.as_str()))
             .collect();
         if chosen.is_none() {
-            choices.insert(0, (None, "Own values"));
+            choices.insert(0, (None, t!(own_values)));
         }
-        select(ui, "Preset", &mut chosen, &choices, 130.0);
+        select(ui, t!(preset), &mut chosen, &choices, 130.0);
         let removable = before.and_then(|at| at.checked_sub(Preset::known().len()));
         if let Some(at) = removable
-            && ui.add(IconButton::new(Icon::Trash, "Delete preset").small()).clicked()
+            && ui.add(IconButton::new(Icon::Trash, t!(delete_preset)).small()).clicked()
         {
             let mut settings = state.settings.clone();
             settings.presets.remove(at);
@@ -63,13 +64,13 @@ fn preset(ui: &mut Ui, state: &State, edited: &mut Chat, view: &mut OptionsView,
         *edited = applied(preset, edited);
     }
     if before.is_none() {
-        row(ui, "Keep as", "a name for the values as they are now.", |ui| {
+        row(ui, t!(keep_as), t!(keep_as_definition), |ui| {
             let name = view.name.trim().to_owned();
             let free = !name.is_empty() && all.iter().all(|preset| preset.name != name);
             let save = ui
-                .add(Button::secondary("Save").small().enabled(free).label("Save preset"))
+                .add(Button::secondary(t!(save)).small().enabled(free).label(t!(save_preset)))
                 .clicked();
-            let field = TextField::new(&mut view.name, "Preset name").hint("Name").width(130.0);
+            let field = TextField::new(&mut view.name, t!(preset_name)).hint(t!(name)).width(130.0);
             let entered = ui.add(field).lost_focus() && ui.input(|input| input.key_pressed(egui::Key::Enter));
             if (save || entered) && free {
                 let mut settings = state.settings.clone();
@@ -99,8 +100,8 @@ fn applied(preset: &Preset, to: &Chat) -> Chat {
 
 fn system_prompt(ui: &mut Ui, theme: &Theme, chat: &mut Chat) {
     ui.add_space(4.0);
-    let label = ui.label(Type::BASE.rich("System prompt", theme.t2));
-    tip(label, "System prompt", "what the model is told before the conversation.");
+    let label = ui.label(Type::BASE.rich(t!(system_prompt), theme.t2));
+    tip(label, t!(system_prompt), t!(system_prompt_definition));
     Frame::new()
         .fill(theme.field)
         .stroke(egui::Stroke::new(1.0, theme.line2))
@@ -116,12 +117,12 @@ fn system_prompt(ui: &mut Ui, theme: &Theme, chat: &mut Chat) {
             let response = ui.add(
                 TextEdit::multiline(&mut chat.system_prompt)
                     .frame(Frame::NONE)
-                    .hint_text(Type::SMALL.rich("None", theme.t3))
+                    .hint_text(Type::SMALL.rich(t!(prompt_none), theme.t3))
                     .desired_rows(2)
                     .desired_width(f32::INFINITY)
                     .layouter(&mut layout),
             );
-            response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::MultilineTextInput, true, "System prompt"));
+            response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::MultilineTextInput, true, t!(system_prompt)));
         });
 }
 
@@ -146,22 +147,17 @@ pub(super) fn popup(button: &Response, state: &State, view: &mut OptionsView, ou
             let mut edited = state.chat_settings().clone();
             let own = state.chat.options.is_some();
             let mut mine = own;
-            ui.label(Type::PANEL.rich("How replies are drawn", theme.t1));
+            ui.label(Type::PANEL.rich(t!(how_drawn), theme.t1));
             ui.add_space(4.0);
-            row(
-                ui,
-                "Holds for",
-                "this chat alone, or every chat that has no settings of its own.",
-                |ui| {
-                    segmented_sized(
-                        ui,
-                        &mut mine,
-                        &[(false, "All chats"), (true, "This chat")],
-                        26.0,
-                        egui::Role::RadioButton,
-                    );
-                },
-            );
+            row(ui, t!(holds_for), t!(holds_for_definition), |ui| {
+                segmented_sized(
+                    ui,
+                    &mut mine,
+                    &[(false, t!(all_chats)), (true, t!(this_chat))],
+                    26.0,
+                    egui::Role::RadioButton,
+                );
+            });
             preset(ui, state, &mut edited, view, out);
             sampling(ui, &mut edited);
             system_prompt(ui, theme, &mut edited);
@@ -179,40 +175,26 @@ pub(super) fn popup(button: &Response, state: &State, view: &mut OptionsView, ou
 pub(crate) fn sampling(ui: &mut Ui, chat: &mut Chat) {
     number(
         ui,
-        "Temperature",
-        "how freely words are drawn. 0 always takes the likeliest one.",
+        t!(temperature),
+        t!(temperature_definition),
         &mut chat.temperature,
         0.0..=2.0,
         0.05,
     );
+    number(ui, t!(top_p), t!(top_p_definition), &mut chat.top_p, 0.05..=1.0, 0.05);
+    number(ui, t!(min_p), t!(min_p_definition), &mut chat.min_p, 0.0..=0.5, 0.01);
     number(
         ui,
-        "Top-p",
-        "draw only from the likeliest words that together have this share.",
-        &mut chat.top_p,
-        0.05..=1.0,
-        0.05,
-    );
-    number(
-        ui,
-        "Min-p",
-        "leave out words less likely than this share of the likeliest one.",
-        &mut chat.min_p,
-        0.0..=0.5,
-        0.01,
-    );
-    number(
-        ui,
-        "Repetition penalty",
-        "above 1, words already used become less likely.",
+        t!(repetition_penalty),
+        t!(repetition_penalty_definition),
         &mut chat.repetition_penalty,
         1.0..=1.5,
         0.01,
     );
-    row(ui, "Largest reply", "the reply is cut off after this many tokens.", |ui| {
-        let labels: Vec<String> = REPLY_SIZES.iter().map(|size| format!("{} tokens", count(*size))).collect();
+    row(ui, t!(largest_reply), t!(largest_reply_definition), |ui| {
+        let labels: Vec<String> = REPLY_SIZES.iter().map(|size| t!(tokens_choice, count = count(*size))).collect();
         let choices: Vec<(usize, &str)> = REPLY_SIZES.iter().copied().zip(labels.iter().map(String::as_str)).collect();
-        select(ui, "Largest reply", &mut chat.max_tokens, &choices, 130.0);
+        select(ui, t!(largest_reply), &mut chat.max_tokens, &choices, 130.0);
     });
 }
 

@@ -6,6 +6,7 @@ use crate::{
 };
 use dspark_look::{Button, Icon, Theme, Type, card_flush, paint, paint_ring, progress_bar};
 use dspark_protocol::LoadStage;
+use dspark_strings::{Key, key, t};
 use egui::{Ui, vec2};
 
 const ROW: f32 = 52.0;
@@ -21,21 +22,13 @@ enum Stage {
 }
 
 impl Stage {
-    const ALL: [(Self, &'static str, &'static str); 6] = [
-        (
-            Self::Download,
-            "Download",
-            "Kept on this machine; checked against the publisher's sums",
-        ),
-        (Self::Read, "Read the weights", "From the disk into memory"),
-        (Self::Prepare, "Prepare", "The drafter and the tokenizer go with it"),
-        (
-            Self::Measure,
-            "Measure what is fastest here",
-            "Kept for this model and machine, unless something disturbs it",
-        ),
-        (Self::WarmUp, "Warm up", "So that the first reply does not wait"),
-        (Self::Try, "Try a short reply", "For one true figure of its speed"),
+    const ALL: [(Self, Key, Key); 6] = [
+        (Self::Download, key!(stage_download), key!(stage_download_note)),
+        (Self::Read, key!(stage_read), key!(stage_read_note)),
+        (Self::Prepare, key!(stage_prepare), key!(stage_prepare_note)),
+        (Self::Measure, key!(stage_measure), key!(stage_measure_note)),
+        (Self::WarmUp, key!(stage_warm_up), key!(stage_warm_up_note)),
+        (Self::Try, key!(stage_try), key!(stage_try_note)),
     ];
 }
 
@@ -64,24 +57,24 @@ pub(super) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
             if left_out {
                 continue;
             }
-            row(ui, state, (stage, name, note), current, !std::mem::take(&mut first));
+            row(ui, state, (stage, name.text(), note.text()), current, !std::mem::take(&mut first));
         }
     });
     ui.add_space(16.0);
     dspark_look::controls(ui, |ui| {
         dspark_look::from_right(ui, |ui| match current {
             Stage::Try => {
-                if ui.add(Button::secondary("Skip the trial")).clicked() {
+                if ui.add(Button::secondary(t!(skip_trial))).clicked() {
                     out.push(FirstRunMsg::Skip.into());
                 }
             }
             Stage::Download => {
-                if ui.add(Button::secondary("Cancel download")).clicked() {
+                if ui.add(Button::secondary(t!(cancel_download))).clicked() {
                     out.push(Msg::Models(ModelsMsg::CancelFetch));
                 }
             }
             _ => {
-                if ui.add(Button::secondary("Cancel")).clicked() {
+                if ui.add(Button::secondary(t!(cancel))).clicked() {
                     out.push(Msg::Models(ModelsMsg::CancelLoad));
                 }
             }
@@ -93,15 +86,16 @@ pub(super) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
 fn progress(state: &State, stage: Stage) -> (String, Option<f32>) {
     let (fetching, loading) = (&state.models.fetching, &state.models.loading);
     match (stage, fetching, loading) {
-        (Stage::Download, Some(fetching), _) if fetching.cancelled => ("Cancelling".into(), None),
+        (Stage::Download, Some(fetching), _) if fetching.cancelled => (t!(cancelling).into(), None),
         (Stage::Download, Some(fetching), _) => (
             fetching_words(fetching),
             fetching.percent().map(|percent| f32::from(percent) / 100.0),
         ),
-        (_, _, Some(loading)) if loading.cancelled => ("Cancelling".into(), None),
-        (Stage::Read, _, Some(loading)) if loading.total > 0 => {
-            (format!("{} of {}", bytes(loading.done), bytes(loading.total)), loading.part())
-        }
+        (_, _, Some(loading)) if loading.cancelled => (t!(cancelling).into(), None),
+        (Stage::Read, _, Some(loading)) if loading.total > 0 => (
+            t!(done_of_total, done = bytes(loading.done), total = bytes(loading.total)),
+            loading.part(),
+        ),
         _ => (String::new(), None),
     }
 }
@@ -110,9 +104,9 @@ fn row(ui: &mut Ui, state: &State, (stage, name, note): (Stage, &str, &str), cur
     let theme = Theme::of(ui);
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), egui::Sense::hover());
     let (word, ink) = match stage.cmp(&current) {
-        std::cmp::Ordering::Less => ("done", theme.t1),
-        std::cmp::Ordering::Equal => ("running", theme.t1),
-        std::cmp::Ordering::Greater => ("waiting", theme.t3),
+        std::cmp::Ordering::Less => (t!(stage_done), theme.t1),
+        std::cmp::Ordering::Equal => (t!(stage_running), theme.t1),
+        std::cmp::Ordering::Greater => (t!(stage_waiting), theme.t3),
     };
     let (detail, part) = if stage == current {
         progress(state, stage)

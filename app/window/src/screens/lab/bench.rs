@@ -7,16 +7,14 @@ use dspark_look::{
     Button, Chip, Columns, Density, ErrorCard, Icon, MenuItem, Progress, TableRow, Theme, Tone, Type, card_flush, empty_state,
     list_heading, menu_below, paint, progress_row, select, table_head, tip, two_lines,
 };
+use dspark_strings::{Key, key, t};
 use egui::{Align, Rect, Role, Ui, WidgetInfo, vec2};
 use std::sync::Arc;
 
 const EXTENT: f32 = 236.0;
 const WAYS: f32 = 150.0;
 const START: f32 = 118.0;
-const EXTENTS: [(Extent, &str); 2] = [
-    (Extent::Quick, "Quick: one prompt of a kind"),
-    (Extent::Full, "Full: 13 prompts, 3 turns"),
-];
+const EXTENTS: [(Extent, Key); 2] = [(Extent::Quick, key!(bench_quick)), (Extent::Full, key!(bench_full))];
 
 pub(super) fn show(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
     let top = ui.cursor().top();
@@ -28,9 +26,9 @@ pub(super) fn show(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) 
     }
     if let Some(reason) = &lab.failure {
         let card = ErrorCard {
-            title: "The benchmark could not be run",
+            title: t!(bench_not_run),
             cause: reason,
-            primary: "Try again",
+            primary: t!(try_again),
             details: "",
         };
         let action = card.show(ui);
@@ -42,7 +40,7 @@ pub(super) fn show(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) 
         }
     }
     if lab.cancelled && lab.running.is_none() {
-        super::race::remark(ui, Icon::StopFill, "Cancelled: nothing is kept of half a benchmark.");
+        super::race::remark(ui, Icon::StopFill, t!(bench_cancelled));
     }
     let Some(shown) = &lab.shown else {
         if lab.running.is_none() && lab.failure.is_none() {
@@ -53,15 +51,20 @@ pub(super) fn show(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) 
     };
     result(ui, state, shown, lab.against.as_ref(), out);
     card_flush(ui, |ui| {
-        list_heading(ui, "Benchmarks, here and on the command line");
+        list_heading(ui, t!(benchmarks_here));
         for bench in &lab.all {
             let best = bench.best().map_or_else(String::new, |run| {
                 let plain = bench.run(&Arm::plain().name()).map_or(0.0, |plain| plain.decode_tok_s);
-                format!("{} {:.2}×, plain {plain:.1} tok/s", name(state, &run.run), run.speedup)
+                t!(
+                    bench_best,
+                    name = name(state, &run.run),
+                    speedup = format!("{:.2}", run.speedup),
+                    plain = format!("{plain:.1}")
+                )
             });
             let about = setup::about(&bench.stamp);
             let line = match bench.flags.first() {
-                Some(flag) => format!("{about} · not to be quoted: {flag}"),
+                Some(flag) => t!(not_quoted_line, about = about, flag = flag),
                 None => about,
             };
             if setup::history_row(ui, &bench.stamp, &best, &line, Arc::ptr_eq(bench, shown)).clicked() {
@@ -73,19 +76,13 @@ pub(super) fn show(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) 
 
 fn nothing(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     if state.comparing() == Some(Comparing::Race) {
-        if empty_state(
-            ui,
-            Icon::FlagCheckered,
-            "A race is being run",
-            "One thing is measured at a time.",
-            "Show it",
-        ) {
+        if empty_state(ui, Icon::FlagCheckered, t!(race_being_run), t!(one_at_a_time), t!(show_it)) {
             out.push(Msg::Lab(LabMsg::View(LabView::Race)));
         }
         return;
     }
-    let line = "Prompts of several kinds, plain and with drafts, in turns; medians count, and every run is kept.";
-    if empty_state(ui, Icon::Gauge, "Nothing has been measured yet", line, "Measure now") {
+    let line = t!(bench_empty_line);
+    if empty_state(ui, Icon::Gauge, t!(nothing_measured_yet), line, t!(measure_now)) {
         out.push(BenchMsg::Start.into());
     }
 }
@@ -95,13 +92,19 @@ fn controls(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     dspark_look::controls(ui, |ui| {
         ui.spacing_mut().item_spacing.x = 8.0;
         let mut extent = lab.extent;
-        if select(ui, "How much", &mut extent, &EXTENTS, EXTENT) {
+        if select(
+            ui,
+            t!(how_much),
+            &mut extent,
+            &EXTENTS.map(|(extent, words)| (extent, words.text())),
+            EXTENT,
+        ) {
             out.push(BenchMsg::Extent(extent).into());
         }
         setup::measured(ui, state, WAYS, out);
         dspark_look::from_right(ui, |ui| {
             let ready = state.has_model() && state.models.loading.is_none() && state.comparing().is_none();
-            let start = Button::primary("Measure").icon(Icon::Gauge).min_width(START).enabled(ready);
+            let start = Button::primary(t!(measure)).icon(Icon::Gauge).min_width(START).enabled(ready);
             if ui.add(start).clicked() {
                 out.push(BenchMsg::Start.into());
             }
@@ -111,18 +114,18 @@ fn controls(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
 
 fn progress(ui: &mut Ui, state: &State, running: &Measuring, out: &mut Vec<Msg>) {
     let (title, detail, part) = match &running.at {
-        _ if running.stopping => ("Cancelling".to_owned(), String::new(), None),
-        None => ("Begins".to_owned(), String::new(), None),
+        _ if running.stopping => (t!(cancelling).to_owned(), String::new(), None),
+        None => (t!(begins).to_owned(), String::new(), None),
         Some(at) => {
             let way = name(state, &at.arm);
             let title = if at.turn == 0 {
-                format!("Warming up: {way}")
+                t!(warming_up_way, way = way)
             } else {
-                format!("Measuring: {way}, {}", at.kind)
+                t!(measuring_way, way = way, kind = at.kind)
             };
-            let mut detail = format!("{} of {} generations", at.done, at.of);
+            let mut detail = t!(generations_of, done = at.done, total = at.of);
             if let Some(left) = running.left(state.clock.instant) {
-                detail = format!("{detail}, about {} left", rough(left));
+                detail = t!(detail_left, detail = detail, left = rough(left));
             }
             (title, detail, Some(at.done as f32 / at.of.max(1) as f32))
         }
@@ -141,9 +144,9 @@ fn progress(ui: &mut Ui, state: &State, running: &Measuring, out: &mut Vec<Msg>)
 
 fn rough(left: f64) -> String {
     if left < 90.0 {
-        format!("{:.0} s", left.max(1.0))
+        t!(seconds_short, n = format!("{:.0}", left.max(1.0)))
     } else {
-        format!("{:.0} min", left / 60.0)
+        t!(minutes_short, n = format!("{:.0}", left / 60.0))
     }
 }
 
@@ -169,9 +172,13 @@ fn result(ui: &mut Ui, state: &State, bench: &Bench, against: Option<&Arc<Bench>
     let columns = Columns::new(widths).gap(gap);
     card_flush(ui, |ui| {
         title(ui, state, bench, against, out);
-        let mut labels = vec![("Way", Align::Min), ("Decode tok/s", Align::Max), ("× plain", Align::Max)];
+        let mut labels = vec![
+            (t!(way), Align::Min),
+            (t!(decode_tok_s), Align::Max),
+            (t!(times_plain_head), Align::Max),
+        ];
         if !narrow {
-            labels.push(("A pass", Align::Max));
+            labels.push((t!(a_pass), Align::Max));
         }
         let kinds: Vec<String> = bench.kinds.iter().take(6).map(|kind| sentence(kind)).collect();
         labels.extend(kinds.iter().map(|kind| (kind.as_str(), Align::Max)));
@@ -195,17 +202,17 @@ fn title(ui: &mut Ui, state: &State, bench: &Bench, against: Option<&Arc<Bench>>
         .map(|other| {
             let when = setup::short_date(other.stamp.at);
             if other.stamp.is_alike(stamp) {
-                format!("Beside {when}")
+                t!(beside_when, when = when)
             } else {
-                format!("Beside {when}, {}", other.stamp.target)
+                t!(beside_when_target, when = when, target = other.stamp.target)
             }
         })
         .collect();
     let end = paint::over_right(ui, inner, |ui| {
         ui.spacing_mut().item_spacing.x = 8.0;
-        let export = ui.add(Button::secondary("Export").small().icon(Icon::Export).caret());
+        let export = ui.add(Button::secondary(t!(export)).small().icon(Icon::Export).caret());
         menu_below(&export, 180.0, |ui| {
-            for (words, kind) in [("Table as CSV", BenchAs::Csv), ("All figures as JSON", BenchAs::Json)] {
+            for (words, kind) in [(t!(table_csv), BenchAs::Csv), (t!(figures_json), BenchAs::Json)] {
                 if ui.add(MenuItem::new(words)).clicked() {
                     out.push(BenchMsg::Export(kind).into());
                     ui.close();
@@ -214,9 +221,9 @@ fn title(ui: &mut Ui, state: &State, bench: &Bench, against: Option<&Arc<Bench>>
         });
         if !others.is_empty() {
             let mut chosen = against.and_then(|against| others.iter().position(|other| Arc::ptr_eq(other, against)));
-            let mut choices: Vec<(Option<usize>, &str)> = vec![(None, "Beside no other")];
+            let mut choices: Vec<(Option<usize>, &str)> = vec![(None, t!(beside_none))];
             choices.extend(labels.iter().enumerate().map(|(at, label)| (Some(at), label.as_str())));
-            if select(ui, "Compare with", &mut chosen, &choices, 204.0) {
+            if select(ui, t!(compare_with), &mut chosen, &choices, 204.0) {
                 let other = chosen.and_then(|at| others.get(at)).map(|other| Arc::clone(other));
                 out.push(BenchMsg::Against(other).into());
             }
@@ -225,26 +232,22 @@ fn title(ui: &mut Ui, state: &State, bench: &Bench, against: Option<&Arc<Bench>>
     });
     let room = end - inner.left() - 16.0;
     let name = match &stamp.drafter {
-        Some(drafter) => format!("{} with {drafter}", stamp.target),
+        Some(drafter) => t!(target_with_drafter, target = stamp.target, drafter = drafter),
         None => stamp.target.clone(),
     };
     let name = Type::PANEL.ellipsis(ui, name, theme.t1, room);
     let heading = Rect::from_min_size(inner.min + vec2(0.0, 11.0), name.size());
     let response = ui.interact(heading, ui.scope_id().with("benchmark of"), egui::Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(Role::Heading, true, format!("Benchmark of {}", stamp.target)));
+    response.widget_info(|| WidgetInfo::labeled(Role::Heading, true, t!(benchmark_of, target = stamp.target)));
     ui.painter().galley(heading.min, name, theme.t1);
-    let turns = if bench.trials == 1 {
-        "1 turn".to_owned()
-    } else {
-        format!("{} turns", bench.trials)
-    };
-    let about = format!(
-        "{}, {}, MLX {}, {}, {} prompts, {turns}",
-        setup::date(stamp.at),
-        stamp.device,
-        stamp.mlx,
-        stamp.version,
-        bench.prompts
+    let about = t!(
+        bench_about,
+        n = bench.trials,
+        date = setup::date(stamp.at),
+        device = stamp.device,
+        mlx = stamp.mlx,
+        version = stamp.version,
+        prompts = bench.prompts
     );
     let about = Type::SMALL.ellipsis(ui, about, theme.t3, room);
     ui.painter().galley(inner.min + vec2(0.0, 32.0), about, theme.t3);
@@ -255,10 +258,15 @@ fn row(ui: &mut Ui, state: &State, columns: &Columns, bench: &Bench, run: &Run, 
     let before = against.and_then(|against| against.run(&run.run));
     let change = against.and_then(|against| bench.change(against, &run.run));
     let label = name(state, &run.run);
-    let spoken = format!("{label}: {:.1} tok/s, {:.2} times plain", run.decode_tok_s, run.speedup);
+    let spoken = t!(
+        bench_spoken,
+        label = label,
+        rate = format!("{:.1}", run.decode_tok_s),
+        speedup = format!("{:.2}", run.speedup)
+    );
     let mut row = TableRow::new(ui, columns, &spoken, 58.0, false);
     let figure = |text: String| dspark_look::runs(&[(text.as_str(), Type::BASE, theme.t1)]);
-    let was = |value: Option<String>| value.map(|value| format!("was {value}")).unwrap_or_default();
+    let was = |value: Option<String>| value.map(|value| t!(was_value, value = value)).unwrap_or_default();
     row.cell(ui, Align::Min, |ui| {
         let other = run.per_kind.values().any(|kind| !kind.same_text);
         let line = Type::CONTROL.ellipsis(ui, label.as_str(), theme.t1, ui.available_width());
@@ -271,12 +279,8 @@ fn row(ui: &mut Ui, state: &State, columns: &Columns, bench: &Bench, run: &Run, 
             paint::over_left(ui, below, |ui| badge(ui, change.ratio, change.clear));
         } else if other {
             paint::over_left(ui, below, |ui| {
-                let chip = ui.add(Chip::new("Another text").icon(Icon::Info).tight());
-                tip(
-                    chip,
-                    "Another text",
-                    "not every token is the one that plain decoding wrote. A race says where they part and by how much.",
-                );
+                let chip = ui.add(Chip::new(t!(another_text)).icon(Icon::Info).tight());
+                tip(chip, t!(another_text), t!(another_text_definition));
             });
         }
     });
@@ -301,9 +305,9 @@ fn row(ui: &mut Ui, state: &State, columns: &Columns, bench: &Bench, run: &Run, 
         };
         row.cell(ui, Align::Max, |ui| {
             let below = match before.and_then(|before| before.per_kind.get(kind)) {
-                Some(before) => format!("was {:.2}", before.speedup),
+                Some(before) => t!(was_value, value = format!("{:.2}", before.speedup)),
                 None if narrow => String::new(),
-                None => format!("{:.2} a pass", at.accept),
+                None => t!(n_a_pass, n = format!("{:.2}", at.accept)),
             };
             two_lines(ui, figure(format!("{:.2}×", at.speedup)), &below, Align::Max)
         });
@@ -313,29 +317,20 @@ fn row(ui: &mut Ui, state: &State, columns: &Columns, bench: &Bench, run: &Run, 
 /// Whether it has become slower since.
 fn badge(ui: &mut Ui, ratio: f64, clear: bool) {
     let (words, tone, icon) = if !clear {
-        (format!("As before, {ratio:.2}×"), Tone::Neutral, Icon::Minus)
+        (t!(as_before, ratio = format!("{ratio:.2}")), Tone::Neutral, Icon::Minus)
     } else if ratio < 1.0 {
-        (format!("Slower, {ratio:.2}×"), Tone::Warn, Icon::Warning)
+        (t!(slower, ratio = format!("{ratio:.2}")), Tone::Warn, Icon::Warning)
     } else {
-        (format!("Faster, {ratio:.2}×"), Tone::Ok, Icon::TrendUp)
+        (t!(faster, ratio = format!("{ratio:.2}")), Tone::Ok, Icon::TrendUp)
     };
     let chip = ui.add(Chip::new(&words).tone(tone).icon(icon).tight());
-    tip(
-        chip,
-        "Beside the other one",
-        "decode rate over that of the other benchmark. Called slower or faster only where it is more than 5 % and more than the turns of either lie apart.",
-    );
+    tip(chip, t!(beside_other), t!(beside_other_definition));
 }
 
 fn notes(ui: &mut Ui, state: &State, bench: &Bench) {
     let theme = Theme::of(ui);
     let mut lines: Vec<(Icon, String, bool)> = Vec::new();
-    lines.extend(
-        bench
-            .flags
-            .iter()
-            .map(|flag| (Icon::Warning, format!("Not to be quoted: {flag}."), true)),
-    );
+    lines.extend(bench.flags.iter().map(|flag| (Icon::Warning, t!(not_quoted, flag = flag), true)));
     let changed = bench.runs.iter().filter_map(|run| Some((&run.run, run.reason.as_ref()?)));
     lines.extend(changed.map(|(run, reason)| {
         let line = format!("{}: {}.", name(state, run), reason.trim_end_matches('.'));
@@ -345,7 +340,7 @@ fn notes(ui: &mut Ui, state: &State, bench: &Bench) {
     lines.extend(skipped.map(|skipped| {
         (
             Icon::Info,
-            format!("{} was not run: {}.", name(state, &skipped.run), skipped.reason),
+            t!(was_not_run, name = name(state, &skipped.run), reason = skipped.reason),
             false,
         )
     }));

@@ -6,9 +6,10 @@ use super::{
     setup,
     words::arm,
 };
-use crate::shell::text::seconds;
+use crate::shell::{fonts, text::seconds};
 use dspark_compare::{Lane, Race};
 use dspark_look::{Look, Theme, Tone, Type, paint, raster, space::radius};
+use dspark_strings::t;
 use egui::{Color32, ColorImage, Rect, ThemePreference, Ui, Vec2, pos2, vec2};
 
 /// Points; twice as many pixels, which is what link previews ask for.
@@ -29,7 +30,7 @@ pub fn png(race: &Race) -> Result<Vec<u8>, String> {
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
     let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(&pixels));
-    written.map_err(|error| format!("The picture cannot be written as PNG: {error}. Save the JSON instead."))?;
+    written.map_err(|error| t!(png_not_written, error = error.to_string()))?;
     Ok(file)
 }
 
@@ -38,7 +39,14 @@ fn picture(race: &Race) -> ColorImage {
         preference: ThemePreference::Dark,
         ..Look::default()
     };
-    raster::picture(SIZE, SCALE, look, |ui| draw(ui, race))
+    // Names and prompts may be in any script; from the second of its frames on the picture has letters for them.
+    let mut letters = Some(fonts::system(fonts::han(dspark_strings::current())));
+    raster::picture(SIZE, SCALE, look, |ui| {
+        if let Some(letters) = letters.take() {
+            ui.ctx().set_font_providers(vec![letters]);
+        }
+        draw(ui, race);
+    })
 }
 
 /// Fills the page with the card of `race`.
@@ -60,7 +68,7 @@ fn draw(ui: &mut Ui, race: &Race) {
         theme.t2,
     );
     let about = [
-        stamp.drafter.as_ref().map(|drafter| format!("with {drafter}")),
+        stamp.drafter.as_ref().map(|drafter| t!(with_name, name = drafter)),
         Some(stamp.quantization.clone()).filter(|words| !words.is_empty()),
         Some(stamp.device.clone()),
     ];
@@ -104,8 +112,8 @@ fn bar(ui: &Ui, theme: &Theme, race: &Race, lane: &Lane, row: Rect, fastest: f64
     let middle = row.center().y;
     let (name, note) = arm(&lane.arm);
     let note = match lane.cap {
-        Some(0) if !lane.arm.is_plain() => "parked".into(),
-        Some(cap) if lane.arm.options.is_none() || note == "best cap" => format!("cap {cap}"),
+        Some(0) if !lane.arm.is_plain() => t!(parked_note).into(),
+        Some(cap) if lane.arm.options.is_none() || note == t!(best_cap) => t!(cap_n, cap = cap),
         _ => note,
     };
     let name = Type::CONTROL.ellipsis(ui, name, theme.t1, NAMES - 8.0);
@@ -131,8 +139,8 @@ fn bar(ui: &Ui, theme: &Theme, race: &Race, lane: &Lane, row: Rect, fastest: f64
     let place = Rect::from_min_max(pos2(row.right() - FIGURES, middle - 19.0), pos2(row.right(), middle + 1.0));
     paint::text_right(ui.painter(), place, place.right(), rate, theme.t1);
     let mut details = vec![
-        format!("{} in {}", lane.tokens, seconds(lane.seconds)),
-        format!("{:.2} a pass", lane.accept),
+        t!(tokens_in_time, tokens = lane.tokens, time = seconds(lane.seconds)),
+        t!(n_a_pass, n = format!("{:.2}", lane.accept)),
     ];
     if let Some(times) = times {
         details.insert(0, format!("{times:.2}×"));

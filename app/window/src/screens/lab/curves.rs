@@ -1,6 +1,7 @@
 //! Curves: what a round costs on this machine by how much it drafts, and the cap that follows.
 
 use super::{beside, figures::measured, panel, words};
+use crate::shell::text;
 use crate::state::{Depth, LabMsg, Msg, Screen, SettingsMsg, SettingsPage, State};
 use dspark_look::{
     Button, Density, Icon, Theme, Type, card_title, empty_state, key_value, paint,
@@ -9,6 +10,7 @@ use dspark_look::{
 };
 use dspark_protocol::{Mode, SpeculationState};
 use dspark_speculate::cost::CostModel;
+use dspark_strings::t;
 use egui::{Rect, Role, Ui, vec2};
 use jiff::{Timestamp, tz::TimeZone};
 
@@ -48,18 +50,18 @@ fn nothing(ui: &mut Ui, state: &State, speculation: Option<&SpeculationState>, h
     let drafts = speculation.is_some_and(|known| known.drafter.is_some());
     super::states::centred(ui, 520.0, |ui| {
         if drafts {
-            let line = "What a round costs here decides how many tokens are drafted. It takes seconds, once per model and machine.";
-            if empty_state(ui, Icon::Gauge, "Not measured yet", line, "Measure now") {
+            let line = t!(curves_empty_line);
+            if empty_state(ui, Icon::Gauge, t!(not_measured_yet), line, t!(measure_now)) {
                 out.push(Msg::Lab(LabMsg::Measure));
             }
             return;
         }
-        let name = state.engine.model.as_ref().map_or("This model", |model| model.name.as_str());
+        let name = state.engine.model.as_ref().map_or(t!(this_model), |model| model.name.as_str());
         let line = match reason {
-            Some(reason) => format!("{name} decodes one token a step: {}.", reason.trim_end_matches('.')),
-            None => format!("{name} decodes one token a step, so there is no cost to weigh."),
+            Some(reason) => t!(one_token_because, name = name, reason = reason.trim_end_matches('.')),
+            None => t!(one_token_no_cost, name = name),
         };
-        if empty_state(ui, Icon::Gauge, "No drafter, no curves", &line, "Decoding settings") {
+        if empty_state(ui, Icon::Gauge, t!(no_drafter_no_curves), &line, t!(decoding_settings)) {
             out.push(Msg::Settings(SettingsMsg::Page(SettingsPage::Decoding)));
             out.push(Msg::Show(Screen::Settings));
         }
@@ -68,15 +70,15 @@ fn nothing(ui: &mut Ui, state: &State, speculation: Option<&SpeculationState>, h
 
 fn chosen(ui: &mut Ui, state: &State, speculation: &SpeculationState, cost: &CostModel) {
     let theme = Theme::of(ui);
-    ui.label(Type::LABEL.rich("Chosen draft cap", theme.t3));
+    ui.label(Type::LABEL.rich(t!(chosen_cap), theme.t3));
     let most = speculation.drafter.as_ref().map_or(speculation.cap, |drafter| drafter.max_draft);
     let (value, unit) = if speculation.cap == 0 {
-        ("Parked".to_owned(), String::new())
+        (t!(think_parked).to_owned(), String::new())
     } else {
-        (speculation.cap.to_string(), format!("of {most}"))
+        (speculation.cap.to_string(), t!(of_most, most = most))
     };
     let figure = ui.label(stat_figure(&value, &unit, theme));
-    figure.widget_info(|| egui::WidgetInfo::labeled(Role::Label, true, format!("Chosen draft cap {value} {unit}")));
+    figure.widget_info(|| egui::WidgetInfo::labeled(Role::Label, true, t!(chosen_cap_spoken, value = value, unit = unit)));
     ui.add_space(4.0);
     let depth = state.engine.context_tokens.max(cost.curves().context);
     let text = words::cap(speculation, cost, depth);
@@ -92,24 +94,20 @@ fn verify(ui: &mut Ui, state: &State, speculation: &SpeculationState, cost: &Cos
     let curves = cost.curves();
     let top = ui.cursor().min;
     let widest = curves.verify.keys().next_back().copied().unwrap_or(1);
-    let title = card_title(ui, "Verify time by width", &format!("ms for one pass over 1 to {widest} rows"));
-    tip(
-        title,
-        "Verify time",
-        "one pass of the full model over the last token and its drafts, by how many rows that is. Flat means that drafts are nearly free to check.",
-    );
+    let title = card_title(ui, t!(verify_by_width), &t!(verify_by_width_note, widest = widest));
+    tip(title, t!(verify_time), t!(verify_time_definition));
     let deep = curves.slope.values().any(|slope| *slope > 0.0);
     if deep {
         let line = Rect::from_min_size(top - vec2(0.0, 4.0), vec2(ui.available_width(), 28.0));
         paint::over_right(ui, line, |ui| {
             ui.spacing_mut().item_spacing.x = 10.0;
             let mut depth = state.lab.depth;
-            let choices = [(Depth::None, "None"), (Depth::Tokens8k, "8k"), (Depth::Tokens32k, "32k")];
+            let choices = [(Depth::None, t!(overlay_none)), (Depth::Tokens8k, "8k"), (Depth::Tokens32k, "32k")];
             if segmented_sized(ui, &mut depth, &choices, 26.0, Role::RadioButton).changed() {
                 out.push(Msg::Lab(LabMsg::Depth(depth)));
             }
             if ui.available_width() > 420.0 {
-                ui.label(Type::SMALL.rich("Overlay context", theme.t2));
+                ui.label(Type::SMALL.rich(t!(overlay_context), theme.t2));
             }
         });
     }
@@ -123,20 +121,20 @@ fn verify(ui: &mut Ui, state: &State, speculation: &SpeculationState, cost: &Cos
             .keys()
             .map(|width| (*width, cost.verify_ms(*width, tokens) as f32))
             .collect();
-        (at_depth, format!("at {}k", tokens >> 10))
+        (at_depth, t!(at_k, k = tokens >> 10))
     });
     // At the widest there is nothing dear to be seen.
     let knee = Some(cost.knee()).filter(|knee| *knee < widest);
-    let knee_words = knee.map(|knee| format!("knee at {knee} rows")).unwrap_or_default();
+    let knee_words = knee.map(|knee| t!(knee_at, knee = knee)).unwrap_or_default();
     CurvePlot {
-        label: "Verify time",
+        label: t!(verify_time),
         unit: "ms",
-        axis: "rows",
+        axis: t!(rows),
         points: &verify,
         chosen: Some(speculation.cap + 1),
         knee: knee.map(|knee| (knee, knee_words.as_str())),
         overlay: overlay.as_ref().map(|(points, words)| (points.as_slice(), words.as_str())),
-        second: (!drafter.is_empty()).then_some((drafter.as_slice(), "drafter")),
+        second: (!drafter.is_empty()).then_some((drafter.as_slice(), t!(drafter_small))),
     }
     .show(ui, height - 30.0 - 32.0);
 }
@@ -145,18 +143,10 @@ fn rates(ui: &mut Ui, state: &State, speculation: &SpeculationState, cost: &Cost
     let theme = Theme::of(ui);
     let series = &theme.series;
     let known = measured(&state.lab, speculation.cap);
-    let line = if known.is_some() {
-        ", bar is the model, line is measured"
-    } else {
-        ""
-    };
-    let note = format!("tok/s at {:.0}% acceptance{line}", 100.0 * speculation.acceptance);
-    let title = card_title(ui, "Predicted rate by draft cap", &note);
-    tip(
-        title,
-        "Predicted rate",
-        "expected tokens of a round over what it costs here, by how many tokens are drafted. Off is plain decoding.",
-    );
+    let line = if known.is_some() { t!(bar_and_line) } else { "" };
+    let note = t!(at_acceptance, part = format!("{:.0}", 100.0 * speculation.acceptance), line = line);
+    let title = card_title(ui, t!(predicted_by_cap), &note);
+    tip(title, t!(predicted_rate), t!(predicted_definition));
     ui.add_space(12.0);
     let rates = if speculation.predicted.is_empty() {
         let most = speculation.drafter.as_ref().map_or(speculation.cap, |drafter| drafter.max_draft);
@@ -167,7 +157,7 @@ fn rates(ui: &mut Ui, state: &State, speculation: &SpeculationState, cost: &Cost
     let texts: Vec<(String, String)> = rates
         .iter()
         .map(|(cap, rate)| {
-            let label = if *cap == 0 { "off".to_owned() } else { cap.to_string() };
+            let label = if *cap == 0 { t!(cap_off).to_owned() } else { cap.to_string() };
             (
                 label,
                 if *rate < 100.0 {
@@ -193,7 +183,7 @@ fn rates(ui: &mut Ui, state: &State, speculation: &SpeculationState, cost: &Cost
         })
         .collect();
     let at = rates.keys().position(|cap| *cap == speculation.cap);
-    let measured_words = known.map(|rate| format!("{rate:.1} measured")).unwrap_or_default();
+    let measured_words = known.map(|rate| t!(rate_measured, rate = format!("{rate:.1}"))).unwrap_or_default();
     let plain = rates.get(&0).map(|plain| *plain as f32);
     BarPlot {
         axis: true,
@@ -201,7 +191,7 @@ fn rates(ui: &mut Ui, state: &State, speculation: &SpeculationState, cost: &Cost
         measured: at.zip(known).map(|(at, rate)| (at, rate as f32, measured_words.as_str())),
         // The line stands for the grey bar, which is named.
         reference: plain.map(|plain| (plain, "")),
-        ..BarPlot::new("Predicted rate by draft cap", &bars)
+        ..BarPlot::new(t!(predicted_by_cap), &bars)
     }
     .show(ui, height - 30.0 - 32.0);
 }
@@ -210,10 +200,10 @@ fn provenance(ui: &mut Ui, state: &State, speculation: &SpeculationState, cost: 
     let theme = Theme::of(ui);
     let machine = &state.engine.machine;
     let quantization = state.engine.model.as_ref().map_or("", |model| model.quantization.as_str());
-    card_title(ui, "Calibration", "");
+    card_title(ui, t!(calibration), "");
     ui.add_space(8.0);
     let or_dash = |text: &str| if text.is_empty() { "–".to_owned() } else { text.to_owned() };
-    let kind = if machine.backend == "cpu" { "Processor" } else { "Graphics" };
+    let kind = if machine.backend == "cpu" { t!(processor) } else { t!(graphics) };
     let drafter = speculation.drafter.as_ref();
     let chosen = speculation.cap.max(1);
     let curves = cost.curves();
@@ -221,17 +211,17 @@ fn provenance(ui: &mut Ui, state: &State, speculation: &SpeculationState, cost: 
     let rows = [
         (kind, or_dash(&machine.device)),
         (
-            "Runtime",
+            t!(runtime),
             if machine.mlx_version.is_empty() {
                 "–".into()
             } else {
                 format!("MLX {}", machine.mlx_version)
             },
         ),
-        ("Weights", or_dash(quantization)),
-        ("Drafter", drafter.map_or_else(|| "–".into(), |drafter| drafter.name.clone())),
+        (t!(weights), or_dash(quantization)),
+        (t!(drafter), drafter.map_or_else(|| "–".into(), |drafter| drafter.name.clone())),
         (
-            "Kind",
+            t!(kind),
             words::mode(if speculation.mode == Mode::Auto {
                 Mode::Baseline
             } else {
@@ -239,13 +229,13 @@ fn provenance(ui: &mut Ui, state: &State, speculation: &SpeculationState, cost: 
             })
             .into(),
         ),
-        ("Drafter pass", format!("{pass:.1} ms")),
-        ("Overhead", format!("{:.1} ms", curves.overhead)),
-        ("Context", format!("{} tokens", crate::shell::text::count(curves.context))),
+        (t!(drafter_pass), format!("{pass:.1} ms")),
+        (t!(overhead), format!("{:.1} ms", curves.overhead)),
+        (t!(context), t!(tokens_count, count = crate::shell::text::count(curves.context))),
         (
-            "Measured",
+            t!(measured),
             if curves.unsteady {
-                "While the machine was busy; the next load measures again".into()
+                t!(measured_while_busy).into()
             } else {
                 when(curves.measured_at)
             },
@@ -260,14 +250,14 @@ fn provenance(ui: &mut Ui, state: &State, speculation: &SpeculationState, cost: 
     dspark_look::controls(ui, |ui| {
         ui.spacing_mut().item_spacing.x = 8.0;
         let busy = !state.engine.requests.is_empty() || state.models.loading.is_some();
-        let again = Button::secondary("Measure again")
+        let again = Button::secondary(t!(measure_again))
             .small()
             .icon(Icon::ArrowsClockwise)
             .enabled(!busy);
         if ui.add(again).clicked() {
             out.push(Msg::Lab(LabMsg::Measure));
         }
-        ui.label(Type::SMALL.rich(if busy { "when it is idle" } else { "reloads the model" }, theme.t3));
+        ui.label(Type::SMALL.rich(if busy { t!(when_idle) } else { t!(reloads_model) }, theme.t3));
     });
 }
 
@@ -275,7 +265,7 @@ fn provenance(ui: &mut Ui, state: &State, speculation: &SpeculationState, cost: 
 fn when(seconds: u64) -> String {
     let stamp = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
     match stamp {
-        Some(stamp) if seconds > 0 => TimeZone::system().to_datetime(stamp).strftime("%-d %b %Y, %H:%M").to_string(),
+        Some(stamp) if seconds > 0 => text::date_time(TimeZone::system().to_datetime(stamp), true),
         _ => "–".into(),
     }
 }

@@ -15,6 +15,7 @@ use dspark_look::{
     stat_row, tip,
 };
 use dspark_speculate::cost::CostModel;
+use dspark_strings::t;
 use egui::{Rect, Sense, Ui, pos2, vec2};
 
 /// Height of the page where nothing needs to scroll.
@@ -76,14 +77,14 @@ fn nothing(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
     ui.set_min_height(height);
     super::states::centred(ui, 480.0, |ui| {
         if let Some(client) = &state.lab.client {
-            let line = format!("{client} has had no reply among the last rounds.");
-            if empty_state(ui, Icon::Waveform, "No rounds of this client", &line, "Show all clients") {
+            let line = t!(client_no_reply, client = client);
+            if empty_state(ui, Icon::Waveform, t!(no_rounds_of_client), &line, t!(show_all_clients)) {
                 out.push(Msg::Lab(LabMsg::Client(None)));
             }
             return;
         }
-        let line = "Send something, or run an agent: every round of decoding is drawn as it happens.";
-        if empty_state(ui, Icon::Waveform, "Nothing has been decoded yet", line, "Write a message") {
+        let line = t!(live_empty_line);
+        if empty_state(ui, Icon::Waveform, t!(nothing_decoded_yet), line, t!(write_a_message)) {
             out.push(Msg::Chat(ChatMsg::New));
         }
     });
@@ -95,14 +96,18 @@ fn stats(ui: &mut Ui, state: &State, figures: &Figures, notes: bool) {
     let plain = state.plain_rate();
     let rate = figures.rate.map_or_else(|| "–".into(), |rate| format!("{rate:.1}"));
     let against = match (figures.rate, plain) {
-        (Some(rate), Some(plain)) => format!("{:.2}× plain decoding, {plain:.1}", rate / plain),
-        _ => format!("over the last {WINDOW} rounds"),
+        (Some(rate), Some(plain)) => t!(
+            times_plain_decoding,
+            times = format!("{:.2}", rate / plain),
+            plain = format!("{plain:.1}")
+        ),
+        _ => t!(over_last_rounds, n = WINDOW),
     };
     let mean = format!("{:.2}", figures.stats.mean_accept_len());
     let cap = figures.last.and_then(|round| round.cap);
     let possible = match cap {
-        Some(cap) if cap > 0 => format!("of {} possible at cap {cap}", cap + 1),
-        _ => "1 without drafts".into(),
+        Some(cap) if cap > 0 => t!(of_possible, possible = cap + 1, cap = cap),
+        _ => t!(one_without_drafts).into(),
     };
     let ms = figures.round_ms.map_or_else(|| "–".into(), |ms| format!("{ms:.1}"));
     let cost = speculation.and_then(|state| CostModel::new(state.curves.clone()?));
@@ -110,63 +115,70 @@ fn stats(ui: &mut Ui, state: &State, figures: &Figures, notes: bool) {
         let verify = cost.verify_ms(speculation.cap + 1, state.engine.context_tokens);
         let drafter = cost.round_ms(speculation.cap, state.engine.context_tokens) - verify;
         if speculation.cap == 0 {
-            format!("verify {verify:.1}")
+            t!(verify_ms, ms = format!("{verify:.1}"))
         } else {
-            format!("verify {verify:.1}, drafter {drafter:.1}")
+            t!(
+                verify_drafter_ms,
+                verify = format!("{verify:.1}"),
+                drafter = format!("{drafter:.1}")
+            )
         }
     });
     let context = count(state.engine.context_tokens);
     let window = model.map_or_else(String::new, |model| {
         if notes {
-            format!("of {}", count(model.context_window))
+            t!(of_most, most = count(model.context_window))
         } else {
             // Where there is no room for a third line there is none for five digits either.
-            format!("of {}k", model.context_window >> 10)
+            t!(of_k, k = model.context_window >> 10)
         }
     });
     let kv = model.map_or_else(String::new, |model| {
-        format!("KV cache {}", bytes(model.kv_bytes_per_token * state.engine.context_tokens as u64))
+        t!(
+            kv_cache,
+            size = bytes(model.kv_bytes_per_token * state.engine.context_tokens as u64)
+        )
     });
     let asker = figures.last.and_then(|round| state.lab.askers.get(&round.request));
     let who = asker.map_or("–", |asker| asker.client.as_str());
     let asked = asker
         .filter(|asker| asker.prompt_tokens > 0)
-        .map_or_else(String::new, |asker| format!("{} prompt tokens", count(asker.prompt_tokens)));
+        .map_or_else(String::new, |asker| t!(prompt_tokens, count = count(asker.prompt_tokens)));
     let stats = [
         Stat {
-            label: "Decode",
+            label: t!(decode),
             value: &rate,
             unit: "tok/s",
             note: &against,
-            definition: "tokens per second over the last 16 rounds of one reply. The time to read the prompt is not in it. Plain decoding is what this machine was measured at without drafts.",
+            definition: t!(live_decode_definition),
         },
         Stat {
-            label: "Accepted per round",
+            label: t!(accepted_per_round),
             value: &mean,
-            unit: "tokens",
+            unit: t!(unit_tokens),
             note: &possible,
-            definition: "tokens kept per run of the full model, its own one included, over the rounds shown.",
+            definition: t!(live_accepted_definition),
         },
         Stat {
-            label: "Round",
+            label: t!(round),
             value: &ms,
             unit: "ms",
             note: &parts,
-            definition: "mean time of a round, first rounds left out because the prompt is in them. The parts are from the calibration.",
+            definition: t!(live_round_definition),
         },
         Stat {
-            label: "Context",
+            label: t!(context),
             value: &context,
             unit: &window,
             note: &kv,
-            definition: "tokens in the KV cache now, of the context window.",
+            definition: t!(live_context_definition),
         },
         Stat {
-            label: "Source",
+            label: t!(source),
             value: who,
             unit: "",
             note: &asked,
-            definition: "who asked for the newest round.",
+            definition: t!(live_source_definition),
         },
     ];
     stat_row(ui, &stats, notes);
@@ -193,11 +205,11 @@ fn strip(ui: &mut Ui, doing: Doing, sentence: &str) {
 fn meaning(doing: Doing) -> &'static str {
     match doing {
         Doing::Drafting => {
-            "a small model guesses the next tokens, the full one checks them in a single pass. What is written is the full model's own."
+            t!(meaning_drafting)
         }
-        Doing::Parked => "drafting has stepped aside because checking guesses costs more than it brings here.",
-        Doing::Probing => "a short trial while parked, to notice when drafting pays again.",
-        Doing::Plain => "one token for every pass of the full model.",
+        Doing::Parked => t!(meaning_parked),
+        Doing::Probing => t!(meaning_probing),
+        Doing::Plain => t!(meaning_plain),
     }
 }
 
@@ -207,8 +219,8 @@ fn ribbon_card(ui: &mut Ui, state: &State) {
         ui.spacing_mut().item_spacing.y = 0.0;
         let top = ui.cursor().min;
         let paused = state.lab.paused.is_some();
-        let note = if paused { "paused" } else { "one column per round, newest right" };
-        card_title(ui, "Accept ribbon", note);
+        let note = if paused { t!(paused_small) } else { t!(ribbon_note) };
+        card_title(ui, t!(accept_ribbon), note);
         let line = Rect::from_min_size(top, vec2(ui.available_width(), 20.0));
         legend(ui, line);
         ui.add_space(14.0);
@@ -222,10 +234,10 @@ fn legend(ui: &Ui, line: Rect) {
     let mut right = line.right();
     // Under the title there is no room for the rest.
     let entries: &[(&str, egui::Color32, bool)] = &[
-        ("Drafted, rejected", series.drafted.gamma_multiply(0.5), false),
-        ("Lookup accepted", series.lookup, true),
-        ("Draft accepted", series.accepted, false),
-        ("Target token", series.plain, false),
+        (t!(drafted_rejected), series.drafted.gamma_multiply(0.5), false),
+        (t!(lookup_accepted), series.lookup, true),
+        (t!(draft_accepted), series.accepted, false),
+        (t!(target_token), series.plain, false),
     ];
     for (name, color, diamond) in entries {
         let text = Type::SMALL.galley(ui, *name, theme.t2);
@@ -252,21 +264,23 @@ fn plot_height(height: f32) -> f32 {
 }
 
 fn rate_plot(ui: &mut Ui, state: &State, figures: &Figures, height: f32) {
-    card_title(ui, "Decode rate", &format!("tok/s, rolling {WINDOW} rounds"));
+    card_title(ui, t!(decode_rate), &t!(rolling_rounds, n = WINDOW));
     ui.add_space(8.0);
     let plain = state.plain_rate();
-    let words = plain.map(|plain| format!("plain decoding {plain:.1}")).unwrap_or_default();
+    let words = plain
+        .map(|plain| t!(plain_decoding_rate, plain = format!("{plain:.1}")))
+        .unwrap_or_default();
     let ago = |seconds: f64| {
         if seconds < 90.0 {
-            format!("{seconds:.0} s earlier")
+            t!(seconds_earlier, seconds = format!("{seconds:.0}"))
         } else {
-            format!("{:.0} min earlier", seconds / 60.0)
+            t!(minutes_earlier, minutes = format!("{:.0}", seconds / 60.0))
         }
     };
     let first = ago(figures.span);
-    let labels = [(0.0, first.as_str()), (1.0, "last round")];
+    let labels = [(0.0, first.as_str()), (1.0, t!(last_round))];
     LinePlot {
-        label: "Decode rate",
+        label: t!(decode_rate),
         unit: "tok/s",
         values: &figures.rates,
         reference: plain.map(|plain| (plain as f32, words.as_str())),
@@ -283,19 +297,15 @@ fn positions(ui: &mut Ui, figures: &Figures, height: f32) {
     let positions = figures.positions();
     let drafted = figures.stats.positions.len();
     let note = match figures.stats.positions.first() {
-        Some(_) if drafted > BARS => format!("first {BARS} of {drafted}"),
+        Some(_) if drafted > BARS => t!(first_of_drafted, bars = BARS, drafted = drafted),
         Some(first) => format!("n = {}", count(first.offered)),
         None => String::new(),
     };
-    let title = card_title(ui, "Kept by position", &note);
-    tip(
-        title,
-        "Kept by position",
-        "how often the draft at each place of a round was taken, over the rounds that drafted that far.",
-    );
+    let title = card_title(ui, t!(kept_by_position), &note);
+    tip(title, t!(kept_by_position), t!(kept_by_position_definition));
     ui.add_space(8.0);
     if positions.is_empty() {
-        return few(ui, &format!("Shown from {ENOUGH} drafts on."), height);
+        return few(ui, &t!(shown_from_drafts, n = ENOUGH), height);
     }
     let texts: Vec<String> = positions.iter().map(|(share, _)| format!("{:.0}%", 100.0 * share)).collect();
     let bars: Vec<Bar<'_>> = positions
@@ -312,14 +322,14 @@ fn positions(ui: &mut Ui, figures: &Figures, height: f32) {
     BarPlot {
         top: Some(100.0),
         ghost: true,
-        ..BarPlot::new("Kept by position", &bars)
+        ..BarPlot::new(t!(kept_by_position), &bars)
     }
     .show(ui, plot_height(height));
 }
 
 fn histogram(ui: &mut Ui, figures: &Figures, height: f32) {
     let theme = Theme::of(ui);
-    card_title(ui, "Tokens per round", "rounds");
+    card_title(ui, t!(tokens_per_round), t!(rounds_unit));
     ui.add_space(8.0);
     let found = figures.histogram();
     let texts: Vec<(String, String)> = found
@@ -339,7 +349,7 @@ fn histogram(ui: &mut Ui, figures: &Figures, height: f32) {
             color: if *tokens == 1 { theme.series.plain } else { theme.series.accepted },
         })
         .collect();
-    BarPlot::new("Tokens per round", &bars).show(ui, plot_height(height));
+    BarPlot::new(t!(tokens_per_round), &bars).show(ui, plot_height(height));
 }
 
 fn few(ui: &mut Ui, line: &str, height: f32) {
@@ -352,7 +362,11 @@ fn sources_card(ui: &mut Ui, figures: &Figures) {
     let theme = Theme::of(ui);
     let series = &theme.series;
     let total = figures.tokens.iter().sum::<usize>().max(1) as f32;
-    let names = [("Drafter", series.accepted), ("Lookup", series.lookup), ("Target", series.plain)];
+    let names = [
+        (t!(drafter), series.accepted),
+        (t!(lookup), series.lookup),
+        (t!(target), series.plain),
+    ];
     let parts: Vec<(&str, f32, egui::Color32)> = names
         .iter()
         .zip(figures.tokens)
@@ -361,7 +375,7 @@ fn sources_card(ui: &mut Ui, figures: &Figures) {
     dspark_look::card_flush(ui, |ui| {
         let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 46.0), Sense::hover());
         let inner = rect.shrink2(vec2(16.0, 0.0));
-        let title = Type::PANEL.galley(ui, "Where tokens came from", theme.t1);
+        let title = Type::PANEL.galley(ui, t!(where_tokens_from), theme.t1);
         let left = paint::text_left(ui.painter(), inner, inner.left(), title, theme.t1).right() + 32.0;
         let mut right = inner.right();
         for (name, part, _) in parts.iter().rev() {
@@ -380,7 +394,7 @@ fn sources_card(ui: &mut Ui, figures: &Figures) {
             .collect();
         let bar = Rect::from_min_max(pos2(left, rect.center().y - 5.0), pos2(right - 12.0, rect.center().y + 5.0));
         if bar.width() > 40.0 {
-            paint::over_down(ui, bar, |ui| share_bar(ui, "Where tokens came from", &shares, bar.width()));
+            paint::over_down(ui, bar, |ui| share_bar(ui, t!(where_tokens_from), &shares, bar.width()));
         }
     });
 }

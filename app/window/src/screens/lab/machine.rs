@@ -2,13 +2,14 @@
 
 use super::{beside, panel};
 use crate::{
-    machine::verdict::{Level, Lever, Pressure},
-    shell::text::count,
+    machine::verdict::{About, Level, Lever, Pressure},
+    shell::text::{self, count},
     state::{ChatMsg, LabMsg, LabView, MachineMsg, ModelsMsg, Msg, Screen, SettingsMsg, SettingsPage, State},
 };
 use dspark_look::{
     Button, Chip, Density, Icon, Theme, Tone, Type, card_title, empty_state, key_value, paint, plot::RooflinePlot, stat_figure, tip,
 };
+use dspark_strings::t;
 use egui::{Rect, Role, Ui, vec2};
 use jiff::Timestamp;
 
@@ -50,11 +51,11 @@ pub(super) fn show(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) 
 fn heading(ui: &mut Ui, state: &State) {
     let theme = Theme::of(ui);
     let machine = &state.engine.machine;
-    let note = format!(
-        "{} cores, {:.0} GiB, {}",
-        machine.cores,
-        machine.ram as f64 / f64::from(1 << 30),
-        backend(&machine.backend)
+    let note = t!(
+        cores_memory,
+        cores = machine.cores,
+        memory = format!("{:.0}", machine.ram as f64 / f64::from(1 << 30)),
+        backend = backend(&machine.backend)
     );
     let mut job = dspark_look::runs(&[(machine.device.as_str(), Type::HEADING, theme.t1)]);
     job.append(&note, 12.0, Type::BASE.with_line(24.0).format(theme.t2));
@@ -66,20 +67,16 @@ fn heading(ui: &mut Ui, state: &State) {
 
 fn backend(name: &str) -> &'static str {
     match name {
-        "metal" => "graphics through Metal",
-        "cuda" => "graphics through CUDA",
-        "cpu" => "computes on the processor",
-        _ => "no engine",
+        "metal" => t!(backend_metal),
+        "cuda" => t!(backend_cuda),
+        "cpu" => t!(backend_cpu),
+        _ => t!(backend_none),
     }
 }
 
 fn plot(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
-    let title = card_title(ui, "Decode rate against the plain ceiling", "tok/s by context");
-    tip(
-        title,
-        "Plain ceiling",
-        "memory bandwidth divided by the bytes that one token needs: all active weights and the cache of its context. Plain decoding cannot be faster; drafting can, because it checks several tokens in one pass.",
-    );
+    let title = card_title(ui, t!(rate_against_ceiling), t!(tok_s_by_context));
+    tip(title, t!(plain_ceiling), t!(ceiling_definition));
     ui.add_space(8.0);
     let height = height - 30.0 - 28.0;
     let lab = &state.lab.machine;
@@ -89,10 +86,10 @@ fn plot(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
     if state.footprint().is_none() {
         let reason = match &lab.footprint {
             Some((_, Err(reason))) => reason.as_str(),
-            _ => "Reading the sizes of the weights.",
+            _ => t!(reading_weight_sizes),
         };
         return placed(ui, height, |ui| {
-            empty_state(ui, Icon::Database, "The bytes of a token are not known", reason, "");
+            empty_state(ui, Icon::Database, t!(bytes_not_known), reason, "");
         });
     }
     let replies: Vec<(usize, f64)> = lab.replies.iter().map(|reply| (reply.context, reply.rate)).collect();
@@ -101,10 +98,7 @@ fn plot(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
     let window = model.context_window.min((4 * furthest).next_multiple_of(8192).max(8192));
     let step = state.engine.speculation.as_ref().and_then(|known| known.curves.as_ref());
     let plain = step.and_then(|curves| Some((curves.context, 1e3 / curves.verify.get(&1)?)));
-    let words = format!(
-        "plain-decode ceiling = {:.0} GB/s ÷ bytes per token",
-        measured.bandwidth.gigabytes_per_second
-    );
+    let words = t!(ceiling_formula, rate = format!("{:.0}", measured.bandwidth.gigabytes_per_second));
     RooflinePlot {
         ceiling: &|context| state.ceiling(context).unwrap_or(0.0),
         window,
@@ -120,23 +114,17 @@ fn missing(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
     let lab = &state.lab.machine;
     placed(ui, height, |ui| {
         if lab.measuring {
-            empty_state(ui, Icon::Gauge, "Measuring memory", "512 MiB are read, thirteen times over.", "");
+            empty_state(ui, Icon::Gauge, t!(measuring_memory), t!(measuring_memory_line), "");
         } else if let Some(reason) = &lab.failure {
-            if empty_state(ui, Icon::Warning, "Memory could not be measured", reason, "Try again") {
+            if empty_state(ui, Icon::Warning, t!(memory_not_measured), reason, t!(try_again)) {
                 out.push(MachineMsg::Measure.into());
             }
         } else if state.bandwidth().is_none() {
-            let line = "How fast this machine reads memory sets the pace of plain decoding.";
-            if empty_state(ui, Icon::Gauge, "Not measured yet", line, "Measure now") {
+            let line = t!(memory_sets_pace);
+            if empty_state(ui, Icon::Gauge, t!(not_measured_yet), line, t!(measure_now)) {
                 out.push(MachineMsg::Measure.into());
             }
-        } else if empty_state(
-            ui,
-            Icon::Cube,
-            "No model is loaded",
-            "Its bytes and this machine's memory make the ceiling.",
-            "Choose a model",
-        ) {
+        } else if empty_state(ui, Icon::Cube, t!(no_model_loaded_title), t!(bytes_and_memory), t!(choose_model)) {
             out.push(Msg::Models(ModelsMsg::Picker(true)));
         }
     });
@@ -152,11 +140,11 @@ fn verdict(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
     let theme = Theme::of(ui);
     let judgement = state.judgement();
     let (word, icon, ink) = match judgement.level {
-        Level::Info => ("Not judged yet", Icon::InfoFill, theme.t2),
-        Level::Healthy => ("Healthy", Icon::CheckCircleFill, theme.ok),
-        Level::Ok => ("In order", Icon::CheckCircleFill, theme.ok),
-        Level::Attention => ("Needs attention", Icon::WarningFill, theme.warn),
-        Level::Problem => ("Problem", Icon::WarningOctagonFill, theme.bad),
+        Level::Info => (t!(not_judged_yet), Icon::InfoFill, theme.t2),
+        Level::Healthy => (t!(healthy), Icon::CheckCircleFill, theme.ok),
+        Level::Ok => (t!(in_order), Icon::CheckCircleFill, theme.ok),
+        Level::Attention => (t!(needs_attention), Icon::WarningFill, theme.warn),
+        Level::Problem => (t!(problem), Icon::WarningOctagonFill, theme.bad),
     };
     let top = ui.cursor().top();
     ui.horizontal(|ui| {
@@ -171,16 +159,14 @@ fn verdict(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
     for finding in &judgement.findings {
         let text = Type::NOTE
             .with_line(18.0)
-            .wrapped(ui, finding.as_str(), theme.t1, ui.available_width() - 26.0);
+            .wrapped(ui, finding.words.as_str(), theme.t1, ui.available_width() - 26.0);
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), text.size().y + 16.0), egui::Sense::hover());
-        response.widget_info(|| egui::WidgetInfo::labeled(Role::ListItem, true, finding.as_str()));
+        response.widget_info(|| egui::WidgetInfo::labeled(Role::ListItem, true, finding.words.as_str()));
         paint::hline(ui.painter(), rect.x_range(), rect.top(), theme.line);
-        let icon = if finding.contains("pressure") || finding.contains("wap") {
-            Icon::Database
-        } else if finding.starts_with("Context") {
-            Icon::Clock
-        } else {
-            Icon::TrendUp
+        let icon = match finding.about {
+            About::Memory => Icon::Database,
+            About::Context => Icon::Clock,
+            About::Speed => Icon::TrendUp,
         };
         icon.paint(ui.painter(), rect.left_top() + vec2(8.0, 17.0), 15.0, theme.t2);
         ui.painter().galley(rect.left_top() + vec2(26.0, 8.0), text, theme.t1);
@@ -189,7 +175,7 @@ fn verdict(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
     let rows = levers.len() as f32 * 38.0 + 24.0;
     let used = ui.cursor().top() - top;
     ui.add_space((height - 30.0 - used - rows).max(10.0));
-    ui.label(Type::LABEL.rich("What moves the number", theme.t3));
+    ui.label(Type::LABEL.rich(t!(what_moves_number), theme.t3));
     for (words, message) in levers {
         ui.add_space(8.0);
         let width = ui.available_width();
@@ -204,20 +190,20 @@ fn levers(levers: &[Lever]) -> Vec<(&'static str, Vec<Msg>)> {
     let mut rows: Vec<(&'static str, Vec<Msg>)> = levers
         .iter()
         .map(|lever| match lever {
-            Lever::FreeMemory => ("Unload the model", vec![Msg::Models(ModelsMsg::Unload)]),
-            Lever::MeasureAgain => ("Measure again", vec![MachineMsg::Measure.into()]),
+            Lever::FreeMemory => (t!(unload_the_model), vec![Msg::Models(ModelsMsg::Unload)]),
+            Lever::MeasureAgain => (t!(measure_again), vec![MachineMsg::Measure.into()]),
             Lever::DraftLess => (
-                "Decoding settings",
+                t!(decoding_settings),
                 vec![
                     Msg::Settings(SettingsMsg::Page(SettingsPage::Decoding)),
                     Msg::Show(Screen::Settings),
                 ],
             ),
-            Lever::Race => ("Race it against plain decoding", vec![Msg::Lab(LabMsg::View(LabView::Race))]),
-            Lever::NewChat => ("New chat", vec![Msg::Chat(ChatMsg::New)]),
+            Lever::Race => (t!(race_against_plain), vec![Msg::Lab(LabMsg::View(LabView::Race))]),
+            Lever::NewChat => (t!(new_chat), vec![Msg::Chat(ChatMsg::New)]),
         })
         .collect();
-    rows.push(("See what would fit", vec![Msg::Show(Screen::Models)]));
+    rows.push((t!(see_what_fits), vec![Msg::Show(Screen::Models)]));
     rows
 }
 
@@ -246,46 +232,52 @@ fn bandwidth(ui: &mut Ui, state: &State) {
     let measured = state.bandwidth();
     let spec = crate::machine::chips::bandwidth(&state.engine.machine.device);
     let note = match measured {
-        _ if lab.measuring => "measuring".into(),
-        Some(measured) if measured.degraded => "measured while memory was short".into(),
-        Some(measured) => format!("measured {}", date(measured.at)),
-        None => "not measured".into(),
+        _ if lab.measuring => t!(measuring).into(),
+        Some(measured) if measured.degraded => t!(measured_memory_short).into(),
+        Some(measured) => t!(measured_date, date = date(measured.at)),
+        None => t!(not_measured).into(),
     };
-    card_title(ui, "Memory bandwidth", &note);
+    card_title(ui, t!(memory_bandwidth), &note);
     ui.add_space(2.0);
     let (value, unit, part) = match (measured, spec) {
         (Some(measured), Some(spec)) => {
             let rate = measured.bandwidth.gigabytes_per_second;
             (
                 format!("{rate:.0}"),
-                format!("GB/s of {spec:.0} by the maker, {:.0}%", 100.0 * rate / spec),
+                t!(
+                    gbs_of_spec,
+                    spec = format!("{spec:.0}"),
+                    part = format!("{:.0}", 100.0 * rate / spec)
+                ),
                 Some((rate / spec) as f32),
             )
         }
         (Some(measured), None) => (format!("{:.1}", measured.bandwidth.gigabytes_per_second), "GB/s".into(), Some(1.0)),
-        (None, Some(spec)) => (format!("{spec:.0}"), "GB/s by the maker, an estimate".into(), None),
+        (None, Some(spec)) => (format!("{spec:.0}"), t!(gbs_spec_estimate).into(), None),
         (None, None) => ("–".into(), "GB/s".into(), None),
     };
-    figure(ui, "Memory bandwidth", &value, &unit);
+    figure(ui, t!(memory_bandwidth), &value, &unit);
     bar(ui, part, Theme::of(ui).series.accepted);
     let step = state.plain_step().map_or_else(
-        || "not calibrated".into(),
+        || t!(not_calibrated).into(),
         |(moved, part)| format!("{moved:.1} GB/s, {:.0}%", 100.0 * part),
     );
-    let row = key_value(ui, "One plain step uses", &step);
-    tip(
-        row,
-        "One plain step",
-        "the bytes that one token reads over the time that a pass took when the pair was calibrated.",
-    );
-    key_value(ui, "Method", measured.map_or("–", |measured| measured.bandwidth.method.as_str()));
+    let row = key_value(ui, t!(one_plain_step_uses), &step);
+    tip(row, t!(one_plain_step), t!(one_plain_step_definition));
+    key_value(ui, t!(method), measured.map_or("–", |measured| measured.bandwidth.method.as_str()));
 }
 
 fn date(at: u64) -> String {
     Timestamp::from_second(at as i64).map_or_else(
-        |_| "at an unknown time".into(),
-        |at| jiff::tz::TimeZone::system().to_datetime(at).strftime("%-d %b, %H:%M").to_string(),
+        |_| t!(unknown_time).into(),
+        |at| text::date_time(jiff::tz::TimeZone::system().to_datetime(at), false),
     )
+}
+
+/// `12.3 of 24.0 GB`.
+fn of_total(used: u64, total: u64) -> String {
+    let gigabytes = |bytes: u64| format!("{:.1}", bytes as f64 / 1e9);
+    t!(of_total_gb, used = gigabytes(used), total = gigabytes(total))
 }
 
 fn memory(ui: &mut Ui, state: &State) {
@@ -293,56 +285,52 @@ fn memory(ui: &mut Ui, state: &State) {
     let engine = &state.engine.memory;
     let reading = state.lab.machine.reading.as_ref();
     let top = ui.cursor().min;
-    card_title(ui, "Memory", "");
+    card_title(ui, t!(memory_title), "");
     if let Some(reading) = reading {
         let (words, tone, icon) = match reading.pressure {
-            Pressure::Normal => ("Normal", Tone::Ok, Icon::Check),
-            Pressure::Warning => ("High pressure", Tone::Warn, Icon::Warning),
-            Pressure::Critical => ("Critical", Tone::Bad, Icon::WarningOctagonFill),
+            Pressure::Normal => (t!(pressure_normal), Tone::Ok, Icon::Check),
+            Pressure::Warning => (t!(pressure_high), Tone::Warn, Icon::Warning),
+            Pressure::Critical => (t!(pressure_critical), Tone::Bad, Icon::WarningOctagonFill),
         };
         let line = Rect::from_min_size(top, vec2(ui.available_width(), 20.0));
         let chip = paint::over_right(ui, line, |ui| ui.add(Chip::new(words).tone(tone).icon(icon)));
-        tip(chip, "Memory pressure", &reading.explain());
+        tip(chip, t!(memory_pressure), &reading.explain());
     }
     ui.add_space(2.0);
     let gigabytes = |bytes: u64| bytes as f64 / 1e9;
     figure(
         ui,
-        "Model memory",
+        t!(model_memory),
         &format!("{:.1}", gigabytes(engine.active)),
-        &format!("GB of {:.1} GB for models", gigabytes(engine.limit)),
+        &t!(gb_of_for_models, total = format!("{:.1}", gigabytes(engine.limit))),
     );
     bar(ui, Some(engine.active as f32 / engine.limit.max(1) as f32), theme.series.plain);
     key_value(
         ui,
-        "Allocator peak, kept for reuse",
+        t!(peak_and_kept),
         &format!("{:.1}, {:.1} GB", gigabytes(engine.peak), gigabytes(engine.cache)),
     );
     let Some(reading) = reading else {
-        ui.label(Type::NOTE.rich("Reading", theme.t3));
+        ui.label(Type::NOTE.rich(t!(reading), theme.t3));
         return;
     };
-    key_value(
-        ui,
-        "Available",
-        &format!("{:.1} of {:.1} GB", gigabytes(reading.available), gigabytes(reading.total)),
-    );
+    key_value(ui, t!(available), &of_total(reading.available, reading.total));
     let swap = if reading.swap_total == 0 {
-        "none".into()
+        t!(swap_none).into()
     } else {
-        format!("{:.1} of {:.1} GB", gigabytes(reading.swap_used), gigabytes(reading.swap_total))
+        of_total(reading.swap_used, reading.swap_total)
     };
-    key_value(ui, "Swap in use", &swap);
+    key_value(ui, t!(swap_in_use), &swap);
 }
 
 fn footprint(ui: &mut Ui, state: &State) {
     let Some(model) = &state.engine.model else {
-        card_title(ui, "Model footprint", "");
+        card_title(ui, t!(model_footprint), "");
         ui.add_space(2.0);
-        figure(ui, "Read per token", "–", "no model is loaded");
+        figure(ui, t!(read_per_token), "–", t!(no_model_is_loaded));
         return;
     };
-    card_title(ui, "Model footprint", &model.name);
+    card_title(ui, t!(model_footprint), &model.name);
     ui.add_space(2.0);
     let gigabytes = |bytes: u64| {
         if bytes < 10_000_000_000 {
@@ -354,37 +342,29 @@ fn footprint(ui: &mut Ui, state: &State) {
     let weights = state.footprint();
     let value = weights.map_or_else(|| "–".into(), |weights| gigabytes(weights.active));
     let estimate = if weights.is_some_and(|weights| weights.estimate) {
-        ", an estimate"
+        t!(estimate_comma)
     } else {
         ""
     };
-    figure(ui, "Read per token", &value, &format!("GB read per token{estimate}"));
+    figure(ui, t!(read_per_token), &value, &t!(gb_read_per_token, estimate = estimate));
     let part = weights.map(|weights| weights.active as f32 / weights.total.max(1) as f32);
     bar(ui, part, Theme::of(ui).series.plain);
     let drafter = state.engine.speculation.as_ref().and_then(|known| known.drafter.as_ref());
     let total = weights.map_or(model.weight_bytes, |weights| weights.total);
     let both = drafter.map_or_else(
-        || format!("{} GB, none", gigabytes(total)),
+        || t!(total_gb_none, total = gigabytes(total)),
         |drafter| format!("{}, {} GB", gigabytes(total), gigabytes(drafter.weight_bytes)),
     );
-    key_value(ui, "Total, drafter", &both);
+    key_value(ui, t!(total_drafter), &both);
     key_value(
         ui,
-        "Per context token",
+        t!(per_context_token),
         &format!("{:.0} KiB", model.kv_bytes_per_token as f64 / 1024.0),
     );
     let last = state.lab.machine.replies.back().map(|reply| reply.context);
     let at = |context| state.ceiling(context).map_or_else(|| "–".into(), |rate| format!("{rate:.1}"));
     let now = last.map_or_else(|| "–".into(), at);
-    let row = key_value(
-        ui,
-        "Ceiling at 0, now, full",
-        &format!("{}, {now}, {}", at(0), at(model.context_window)),
-    );
+    let row = key_value(ui, t!(ceiling_at), &format!("{}, {now}, {}", at(0), at(model.context_window)));
     let full = count(model.context_window);
-    tip(
-        row,
-        "Plain ceiling",
-        &format!("tokens a second at an empty context, at the last reply's, and at all {full} tokens."),
-    );
+    tip(row, t!(plain_ceiling), &t!(ceiling_at_definition, full = full));
 }

@@ -2,9 +2,11 @@
 //! measured before.
 
 use super::{race, words};
+use crate::shell::text::date_time;
 use crate::state::{BENCH_ARMS, BenchMsg, LANES, Msg, RaceMsg, State};
 use dspark_compare::{Arm, Stamp};
 use dspark_look::{Button, Icon, MenuItem, Theme, Type, choices_below, menu_separator, paint};
+use dspark_strings::t;
 use egui::{Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 use jiff::{Timestamp, tz::TimeZone};
 
@@ -13,23 +15,23 @@ const MENU: f32 = 380.0;
 /// The lanes of a race.
 pub(super) fn lanes(ui: &mut Ui, state: &State, width: f32, out: &mut Vec<Msg>) {
     let chosen = state.race_arms();
-    let count = ["One lane", "Two lanes", "Three lanes", "Four lanes"];
-    let words = count.get(chosen.len()).copied().unwrap_or("Lanes");
+    let count = [t!(lanes_1), t!(lanes_2), t!(lanes_3), t!(lanes_4)];
+    let words = count.get(chosen.len()).copied().unwrap_or(t!(lanes));
     let button = Button::secondary(words)
         .caret()
         .min_width(width)
-        .label("Lanes")
+        .label(t!(lanes))
         .enabled(state.comparing().is_none());
     let button = ui.add(button);
     choices_below(&button, MENU, |ui| {
         let full = chosen.len() + 1 >= LANES;
-        for arm in ways(ui, state, &chosen, full, "Four lanes at most") {
+        for arm in ways(ui, state, &chosen, full, t!(four_lanes_most)) {
             out.push(RaceMsg::Toggle(arm).into());
         }
         if state.engine.model.as_ref().is_some_and(|model| model.supports_thinking) {
             menu_separator(ui);
             let on = state.lab.race.thinking;
-            let item = MenuItem::new("Think first").checked(on).role(Role::MenuItemCheckBox);
+            let item = MenuItem::new(t!(think_first)).checked(on).role(Role::MenuItemCheckBox);
             if ui.add(item).clicked() {
                 out.push(RaceMsg::Thinking(!on).into());
             }
@@ -40,16 +42,16 @@ pub(super) fn lanes(ui: &mut Ui, state: &State, width: f32, out: &mut Vec<Msg>) 
 /// The ways of a benchmark.
 pub(super) fn measured(ui: &mut Ui, state: &State, width: f32, out: &mut Vec<Msg>) {
     let chosen = state.bench_arms();
-    let words = format!("Plain and {} more", chosen.len());
+    let words = t!(plain_and_more, n = chosen.len());
     let button = Button::secondary(&words)
         .caret()
         .min_width(width)
-        .label("Ways to measure")
+        .label(t!(ways_to_measure))
         .enabled(state.comparing().is_none());
     let button = ui.add(button);
     choices_below(&button, MENU, |ui| {
         let full = chosen.len() >= BENCH_ARMS;
-        for arm in ways(ui, state, &chosen, full, "Six at most") {
+        for arm in ways(ui, state, &chosen, full, t!(six_at_most)) {
             out.push(BenchMsg::Toggle(arm).into());
         }
     });
@@ -58,7 +60,7 @@ pub(super) fn measured(ui: &mut Ui, state: &State, width: f32, out: &mut Vec<Msg
 /// A row for each way: those of the pair to choose from, the others with what they lack. Returns those that were
 /// clicked.
 fn ways(ui: &mut Ui, state: &State, chosen: &[Arm], full: bool, limit: &str) -> Vec<Arm> {
-    let plain = MenuItem::new("Plain").detail("always runs: the others are judged by it");
+    let plain = MenuItem::new(t!(plain)).detail(t!(plain_always_runs));
     ui.add(plain.checked(true).enabled(false).role(Role::MenuItemCheckBox));
     let mut clicked = Vec::new();
     for way in state.ways() {
@@ -90,37 +92,37 @@ fn ways(ui: &mut Ui, state: &State, chosen: &[Arm], full: bool, limit: &str) -> 
 pub(super) fn beside_others(ui: &mut Ui, state: &State) {
     let others = state.others();
     if state.comparing().is_none() && !others.is_empty() {
-        let words = format!(
-            "{} is being answered: what is started now waits for it, and what others ask meanwhile waits too.",
-            others.join(", ")
-        );
+        let words = t!(beside_others, others = others.join(", "));
         race::remark(ui, Icon::Info, &words);
     }
 }
 
 /// `28 Nov 2026, 14:02`, by the clock on the wall.
 pub(super) fn date(at: u64) -> String {
+    dated(at, true)
+}
+
+fn dated(at: u64, year: bool) -> String {
     let stamp = i64::try_from(at).ok().and_then(|at| Timestamp::from_second(at).ok());
-    stamp.map_or_else(String::new, |stamp| {
-        TimeZone::system().to_datetime(stamp).strftime("%-d %b %Y, %H:%M").to_string()
-    })
+    stamp.map_or_else(String::new, |stamp| date_time(TimeZone::system().to_datetime(stamp), year))
 }
 
 /// Which pair, on which machine.
 pub(super) fn about(stamp: &Stamp) -> String {
     match &stamp.drafter {
-        Some(drafter) => format!("{} with {drafter} on {}", stamp.target, stamp.device),
-        None => format!("{} on {}", stamp.target, stamp.device),
+        Some(drafter) => t!(
+            target_with_drafter_on,
+            target = stamp.target,
+            drafter = drafter,
+            device = stamp.device
+        ),
+        None => t!(target_on, target = stamp.target, device = stamp.device),
     }
 }
 
 /// The same without the year, where there is little room.
 pub(super) fn short_date(at: u64) -> String {
-    let date = date(at);
-    date.split_once(',').map_or_else(String::new, |(day, time)| {
-        let day: Vec<&str> = day.split(' ').take(2).collect();
-        format!("{},{time}", day.join(" "))
-    })
+    dated(at, false)
 }
 
 /// Something that was measured: when, of what, and what it came to.

@@ -6,6 +6,7 @@ use crate::{
 };
 use dspark_look::{ErrorCard, Icon, Theme, Type, busy_ring, empty_state};
 use dspark_protocol::EngineState;
+use dspark_strings::t;
 use egui::{Ui, vec2};
 
 /// Draws the state and returns true where there is nothing else to show.
@@ -13,7 +14,7 @@ pub(super) fn instead(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) -> bool {
     if let EngineState::Error { reason } = &state.engine.state {
         centred(ui, 560.0, |ui| {
             let card = ErrorCard {
-                title: "The engine cannot work",
+                title: t!(engine_cannot_work),
                 cause: reason,
                 primary: "",
                 details: "",
@@ -37,8 +38,8 @@ pub(super) fn instead(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) -> bool {
             centred(ui, 480.0, |ui| busy(ui, term(&now), &explain(state, &now)));
         }
         _ => centred(ui, 480.0, |ui| {
-            let line = "Figures of decoding appear here as soon as a model answers.";
-            if empty_state(ui, Icon::Flask, "No model is loaded", line, "Choose a model") {
+            let line = t!(figures_appear_here);
+            if empty_state(ui, Icon::Flask, t!(no_model_loaded_title), line, t!(choose_model)) {
                 out.push(Msg::Models(ModelsMsg::Picker(true)));
             }
         }),

@@ -6,13 +6,14 @@ use dspark_compare::Arm;
 use dspark_look::{Icon, Tone};
 use dspark_protocol::{Cap, CapOrigin, Mode, SpeculationState, TreeSetting};
 use dspark_speculate::cost::{CostModel, expected};
+use dspark_strings::t;
 
 /// Names as people write them.
 pub(crate) fn mode(mode: Mode) -> &'static str {
     match mode {
-        Mode::Auto => "Auto",
-        Mode::Baseline => "Plain",
-        Mode::Lookup => "Lookup",
+        Mode::Auto => t!(auto),
+        Mode::Baseline => t!(plain),
+        Mode::Lookup => t!(lookup),
         Mode::Dspark => "DSpark",
         Mode::Dflash => "DFlash",
     }
@@ -21,25 +22,25 @@ pub(crate) fn mode(mode: Mode) -> &'static str {
 /// A way to decode: its name, and how it differs from others of the name.
 pub(crate) fn arm(arm: &Arm) -> (&'static str, String) {
     let Some(options) = arm.options else {
-        return ("As in chat", "what the settings say".into());
+        return (t!(as_in_chat), t!(what_settings_say).into());
     };
     let note = match (arm.mode, options.cap) {
-        (Mode::Baseline, _) => return (mode(arm.mode), "one token a pass".into()),
-        (_, Cap::Fixed(cap)) => format!("cap {cap}"),
-        (_, Cap::Auto) => "cap follows the text".into(),
-        (_, Cap::Full) => "all it gives".into(),
-        (Mode::Lookup, Cap::Derived) => "repeated text".into(),
-        (_, Cap::Derived) => "best cap".into(),
+        (Mode::Baseline, _) => return (mode(arm.mode), t!(one_token_a_pass).into()),
+        (_, Cap::Fixed(cap)) => t!(cap_n, cap = cap),
+        (_, Cap::Auto) => t!(cap_follows_text).into(),
+        (_, Cap::Full) => t!(all_it_gives).into(),
+        (Mode::Lookup, Cap::Derived) => t!(repeated_text).into(),
+        (_, Cap::Derived) => t!(best_cap).into(),
     };
     let mut parts = vec![note];
     if options.lookup == Some(true) {
-        parts.push("with lookup".into());
+        parts.push(t!(with_lookup).into());
     }
     if matches!(options.tree, TreeSetting::On | TreeSetting::Nodes(_)) {
-        parts.push("as a tree".into());
+        parts.push(t!(as_a_tree).into());
     }
     if options.confidence > 0.0 {
-        parts.push(format!("from {:.0} % confidence", 100.0 * options.confidence));
+        parts.push(t!(from_confidence, part = format!("{:.0}", 100.0 * options.confidence)));
     }
     (mode(arm.mode), parts.join(", "))
 }
@@ -57,9 +58,9 @@ pub(crate) fn arm_line(one: &Arm) -> String {
 /// The same for a mode that was stored as a word.
 pub(crate) fn mode_named(name: &str) -> &str {
     match name {
-        "auto" => "Auto",
-        "baseline" => "Plain",
-        "lookup" => "Lookup",
+        "auto" => t!(auto),
+        "baseline" => t!(plain),
+        "lookup" => t!(lookup),
         "dspark" => "DSpark",
         "dflash" => "DFlash",
         "dflash2" => "DFlash 2",
@@ -70,10 +71,10 @@ pub(crate) fn mode_named(name: &str) -> &str {
 
 pub(super) fn chip(doing: Doing) -> (&'static str, Tone, Icon) {
     match doing {
-        Doing::Drafting => ("Drafting", Tone::Accent, Icon::Lightning),
-        Doing::Parked => ("Parked", Tone::Warn, Icon::Pause),
-        Doing::Probing => ("Probing", Tone::Warn, Icon::MagnifyingGlass),
-        Doing::Plain => ("Plain", Tone::Neutral, Icon::Minus),
+        Doing::Drafting => (t!(drafting), Tone::Accent, Icon::Lightning),
+        Doing::Parked => (t!(think_parked), Tone::Warn, Icon::Pause),
+        Doing::Probing => (t!(probing), Tone::Warn, Icon::MagnifyingGlass),
+        Doing::Plain => (t!(plain), Tone::Neutral, Icon::Minus),
     }
 }
 
@@ -85,34 +86,30 @@ pub(super) fn state(state: &SpeculationState, doing: Doing) -> String {
         .map(|reason| format!(": {}", reason.trim_end_matches('.')))
         .unwrap_or_default();
     match doing {
-        Doing::Plain => format!("One token a step{because}."),
-        Doing::Parked => format!("Plain steps for now{because}. Every 8th round tries one draft, and drafting resumes as soon as it pays."),
-        Doing::Probing => "One draft on trial. Drafting resumes as soon as it pays; until then plain steps.".into(),
+        Doing::Plain => t!(state_plain, because = because),
+        Doing::Parked => t!(state_parked, because = because),
+        Doing::Probing => t!(state_probing).into(),
         Doing::Drafting => drafting(state),
     }
 }
 
 fn drafting(state: &SpeculationState) -> String {
-    let lookup = if state.lookup { " Text that repeats is looked up." } else { "" };
+    let lookup = if state.lookup { t!(lookup_sentence) } else { "" };
     if state.mode == Mode::Lookup {
-        return "Text that repeats is guessed from what stands above, and checked in one pass.".into();
+        return t!(lookup_only).into();
     }
-    let tokens = if state.cap == 1 {
-        "1 token".to_owned()
-    } else {
-        format!("{} tokens", state.cap)
-    };
+    let tokens = t!(drafted_tokens, n = state.cap);
     let origin = match state.cap_origin {
-        CapOrigin::Derived => "the fastest for this machine and pair",
-        CapOrigin::Auto => "following how often drafts are taken here",
-        CapOrigin::Pinned => "as set",
+        CapOrigin::Derived => t!(origin_derived),
+        CapOrigin::Auto => t!(origin_auto),
+        CapOrigin::Pinned => t!(origin_pinned),
     };
     let tree = match state.tree.as_str() {
         "" | "off" => String::new(),
-        "on" => ", with side branches".into(),
-        nodes => format!(", as a tree of {nodes} nodes"),
+        "on" => t!(with_side_branches).into(),
+        nodes => t!(as_tree_of, nodes = nodes),
     };
-    format!("Up to {tokens} drafted a round{tree}: {origin}.{lookup}")
+    t!(up_to_drafted_round, tokens = tokens, tree = tree, origin = origin, lookup = lookup)
 }
 
 /// Why this cap and not one more.
@@ -125,28 +122,31 @@ pub(super) fn cap(state: &SpeculationState, cost: &CostModel, depth: usize) -> S
             .filter(|(cap, _)| **cap > 0)
             .max_by(|a, b| a.1.total_cmp(b.1));
         return match (state.predicted.get(&0), best) {
-            (Some(plain), Some((cap, rate))) => format!(
-                "Parked: at {:.0} % acceptance the best of drafting ({cap}) gives {rate:.1} tok/s, plain steps {plain:.1}.",
-                100.0 * state.acceptance
+            (Some(plain), Some((cap, rate))) => t!(
+                parked_best,
+                part = format!("{:.0}", 100.0 * state.acceptance),
+                cap = cap,
+                rate = format!("{rate:.1}"),
+                plain = format!("{plain:.1}")
             ),
-            _ => "Parked: plain steps are faster here.".into(),
+            _ => t!(parked_plain_faster).into(),
         };
     }
     if state.cap_origin == CapOrigin::Pinned {
-        return "Set by hand in the settings; it stays as it is.".into();
+        return t!(cap_pinned).into();
     }
     if state.cap >= most {
-        return "All that the drafter gives: each further draft still pays.".into();
+        return t!(cap_all).into();
     }
     let more = cost.round_ms(state.cap + 1, depth) - cost.round_ms(state.cap, depth);
     let tokens = expected(state.acceptance, state.cap + 1) - expected(state.acceptance, state.cap);
     let nth = ordinal(state.cap + 1);
-    let knee = if cost.knee() == state.cap + 2 {
-        "would push verify past the knee: "
+    let (more, tokens) = (format!("{more:.1}"), format!("{tokens:.2}"));
+    if cost.knee() == state.cap + 2 {
+        t!(draft_past_knee, nth = nth, more = more, tokens = tokens)
     } else {
-        "would cost "
-    };
-    format!("A {nth} draft {knee}{more:.1} ms more for {tokens:.2} extra tokens.")
+        t!(draft_would_cost, nth = nth, more = more, tokens = tokens)
+    }
 }
 
 #[cfg(test)]

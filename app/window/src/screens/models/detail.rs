@@ -7,6 +7,7 @@ use crate::{
     state::{HubMsg, ModelsMsg, Msg, Preview, State},
 };
 use dspark_look::{Button, Density, Icon, MemoryPart, Slider, Theme, Type, busy_ring, memory_bar, memory_legend, runs, tip};
+use dspark_strings::t;
 use egui::{Align, Color32, Frame, Layout, Margin, Rect, Ui, UiBuilder, vec2};
 
 /// Of the budget: up to here a model sits well, and up to here it fits. Source: `spec/fit-and-roofline.md` §4.2.
@@ -47,7 +48,7 @@ pub(super) fn show(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<Ms
 /// What is wrong with a folder, and what can be done about it.
 fn broken(ui: &mut Ui, state: &State, line: &Line<'_>, problem: &str, out: &mut Vec<Msg>) {
     let theme = Theme::of(ui);
-    ui.label(Type::PANEL.rich("It cannot be loaded", theme.t1));
+    ui.label(Type::PANEL.rich(t!(cannot_be_loaded), theme.t1));
     ui.add_space(4.0);
     ui.add(egui::Label::new(Type::NOTE.rich(problem, theme.t2)).wrap());
     path(ui, line);
@@ -56,8 +57,8 @@ fn broken(ui: &mut Ui, state: &State, line: &Line<'_>, problem: &str, out: &mut 
         let models = &state.models;
         let busy = models.fetching.as_ref().is_some_and(|fetching| fetching.id == line.name);
         if line.name.contains('/') && line.removal_is_ours() {
-            let label = format!("Download {} again", line.name);
-            let button = Button::primary("Download again")
+            let label = t!(download_named_again, name = line.name);
+            let button = Button::primary(t!(download_again))
                 .icon(Icon::DownloadSimple)
                 .enabled(!busy)
                 .label(&label);
@@ -119,13 +120,17 @@ fn sum(ui: &mut Ui, state: &State, line: &Line<'_>, at: &FitAt) {
     let width = ui.available_width();
     let (total, budget) = (at.total(), line.fit.budget);
     if at.parts.is_empty() || budget == 0 {
-        ui.add(egui::Label::new(Type::NOTE.rich("What it would take of this machine's memory is not known.", theme.t2)).wrap());
+        ui.add(egui::Label::new(Type::NOTE.rich(t!(memory_not_known), theme.t2)).wrap());
         return;
     }
     ui.allocate_ui_with_layout(vec2(width, 20.0), Layout::left_to_right(Align::Center), |ui| {
-        ui.label(Type::PANEL.rich(format!("Memory at {} context", window(at.context)), theme.t1));
+        ui.label(Type::PANEL.rich(t!(memory_at_context, window = window(at.context)), theme.t1));
         dspark_look::from_right(ui, |ui| {
-            let part = format!(" of {}, {:.0}%", bytes(budget), 100.0 * total as f64 / budget as f64);
+            let part = t!(
+                of_budget_percent,
+                budget = bytes(budget),
+                part = format!("{:.0}", 100.0 * total as f64 / budget as f64)
+            );
             let sum = bytes(total);
             ui.label(runs(&[
                 (sum.as_str(), Type::PANEL, theme.t1),
@@ -148,19 +153,19 @@ fn sum(ui: &mut Ui, state: &State, line: &Line<'_>, at: &FitAt) {
         })
         .collect();
     let all = budget as f64 / 1e9;
-    let bar = memory_bar(ui, &parts, &[(WELL * all, "Fits well"), (FITS * all, "Fits")], all, width);
+    let bar = memory_bar(ui, &parts, &[(WELL * all, t!(fits_well)), (FITS * all, t!(fits))], all, width);
     let words: Vec<String> = at
         .parts
         .iter()
         .map(|(part, _)| format!("{}: {}", part.label(), part.definition()))
         .collect();
-    tip(bar, "What the sum is made of", &words.join(" "));
+    tip(bar, t!(sum_made_of), &words.join(" "));
     ui.add_space(10.0);
     memory_legend(ui, &parts, width);
     let note = if line.fit.context_unknown {
-        "The context is not in the sum: the hub has not been asked for the configuration."
+        t!(context_not_in_sum)
     } else if line.offer.is_some_and(|offer| !offer.exact && !offer.starter) {
-        "An estimate from parameters and bits."
+        t!(estimate_from_bits)
     } else {
         ""
     };
@@ -170,17 +175,17 @@ fn sum(ui: &mut Ui, state: &State, line: &Line<'_>, at: &FitAt) {
     }
     if let Some(room) = state.room_now().filter(|room| total > *room && total <= budget) {
         ui.add_space(8.0);
-        let words = format!("It fits this machine, but not beside what is open now: {} are free.", bytes(room));
+        let words = t!(fits_not_beside, size = bytes(room));
         ui.add(egui::Label::new(Type::SMALL.rich(words, theme.warn)).wrap());
     }
     if !drafter_note.is_empty() {
         ui.add_space(8.0);
         let state = if matches!(line.drafter, Drafter::Here(_)) {
-            "here"
+            t!(drafter_here)
         } else {
-            "comes with the download"
+            t!(drafter_comes)
         };
-        ui.add(egui::Label::new(Type::SMALL.rich(format!("Drafter: {drafter_note}, {state}"), theme.t3)).truncate());
+        ui.add(egui::Label::new(Type::SMALL.rich(t!(drafter_line, name = drafter_note, state = state), theme.t3)).truncate());
     }
     path(ui, line);
 }
@@ -226,7 +231,7 @@ fn choose(ui: &mut Ui, state: &State, line: &Line<'_>, at: &FitAt, out: &mut Vec
     }
     if line.fit.level() == FitLevel::TooBig {
         ui.add_space(8.0);
-        let words = "It takes more than this machine gives a model: look for fewer bits or fewer parameters.";
+        let words = t!(takes_too_much);
         ui.add(egui::Label::new(Type::SMALL.rich(words, theme.t3)).wrap());
     }
 }
@@ -237,21 +242,17 @@ fn slider(ui: &mut Ui, line: &Line<'_>, at: &FitAt, width: f32, out: &mut Vec<Ms
     let (first, most) = (fit.stops.first().map_or(0, |stop| stop.context), fit.most().unwrap_or(0));
     let limit = fit.limit().unwrap_or(most);
     ui.allocate_ui_with_layout(vec2(width, 20.0), Layout::left_to_right(Align::Center), |ui| {
-        let title = ui.label(Type::PANEL.rich("Context window", theme.t1));
-        tip(
-            title,
-            "Context window",
-            "the most tokens that prompt and reply may have together. Memory for it is taken as it is used.",
-        );
+        let title = ui.label(Type::PANEL.rich(t!(context_window), theme.t1));
+        tip(title, t!(context_window), t!(context_window_definition));
         dspark_look::from_right(ui, |ui| {
-            ui.label(Type::BASE.rich(format!("{} tokens", count(at.context as usize)), theme.t2));
+            ui.label(Type::BASE.rich(t!(tokens_count, count = count(at.context as usize)), theme.t2));
         });
     });
     ui.add_space(6.0);
     let marks = marks(first, most, limit);
     let ticks: Vec<(f64, &str)> = marks.iter().map(|(at, label)| (*at as f64, label.as_str())).collect();
     let mut value = at.context as f64;
-    let control = Slider::new(&mut value, first as f64..=most as f64, "Context window")
+    let control = Slider::new(&mut value, first as f64..=most as f64, t!(context_window))
         .step(first as f64)
         .width(width)
         .surface(theme.expanded)
@@ -261,8 +262,8 @@ fn slider(ui: &mut Ui, line: &Line<'_>, at: &FitAt, width: f32, out: &mut Vec<Ms
         out.push(Msg::Models(ModelsMsg::Context(value.round() as u64)));
     }
     let words = match line.entry {
-        Some(_) => "A load from here serves this window.",
-        None => "An estimate until it is here; a load then serves the window that is chosen.",
+        Some(_) => t!(load_serves_window),
+        None => t!(estimate_until_here),
     };
     ui.add_space(4.0);
     ui.add(egui::Label::new(Type::SMALL.rich(words, theme.t3)).wrap());
@@ -280,7 +281,7 @@ fn marks(first: u64, most: u64, limit: u64) -> Vec<(u64, String)> {
         }
     }
     if limit < most && limit > first {
-        marks.push((limit, format!("{} max", window(limit))));
+        marks.push((limit, t!(window_max, window = window(limit))));
     }
     if limit == most || far(limit, most) {
         marks.push((most, window(most)));
@@ -294,22 +295,22 @@ fn asking(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<Msg>) {
     match state.models.hub.previews.get(&line.key) {
         Some(Preview::Asked) => {
             ui.horizontal(|ui| {
-                busy_ring(ui, 14.0, theme.accent, "Asking the hub");
-                ui.label(Type::NOTE.rich("Asking the hub for exact sizes", theme.t2));
+                busy_ring(ui, 14.0, theme.accent, t!(asking_hub));
+                ui.label(Type::NOTE.rich(t!(asking_hub_sizes), theme.t2));
             });
         }
         Some(Preview::Failed(trouble)) => {
-            ui.label(Type::PANEL.rich("Exact sizes need the hub", theme.t1));
+            ui.label(Type::PANEL.rich(t!(exact_sizes_need_hub), theme.t1));
             ui.add_space(4.0);
             ui.add(egui::Label::new(Type::NOTE.rich(&trouble.words, theme.t2)).wrap());
             ui.add_space(8.0);
             ui.horizontal(|ui| {
                 if trouble.page.is_empty() {
-                    if ui.add(Button::secondary("Ask again").small()).clicked() {
+                    if ui.add(Button::secondary(t!(ask_again)).small()).clicked() {
                         out.push(HubMsg::Preview(line.key.clone()).into());
                     }
                 } else if ui
-                    .add(Button::secondary("Open its page").small().icon(Icon::ArrowSquareOut))
+                    .add(Button::secondary(t!(open_its_page)).small().icon(Icon::ArrowSquareOut))
                     .clicked()
                 {
                     out.push(Msg::Open(trouble.page.clone()));
@@ -317,7 +318,7 @@ fn asking(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<Msg>) {
             });
         }
         Some(Preview::Known(_)) | None => {
-            ui.add(egui::Label::new(Type::NOTE.rich("Its configuration does not say how long its context may be.", theme.t2)).wrap());
+            ui.add(egui::Label::new(Type::NOTE.rich(t!(no_context_length), theme.t2)).wrap());
         }
     }
 }
@@ -328,11 +329,11 @@ fn buttons(ui: &mut Ui, state: &State, line: &Line<'_>, at: &FitAt, out: &mut Ve
         let loaded = line.is_loaded(state);
         let idle = entry.problem.is_none() && models.loading.is_none();
         let words = match (loaded, line.fit.most()) {
-            (true, _) => "Load again".to_owned(),
-            (false, Some(_)) => format!("Load with {}", window(at.context)),
-            (false, None) => "Load".into(),
+            (true, _) => t!(load_again).to_owned(),
+            (false, Some(_)) => t!(load_with, window = window(at.context)),
+            (false, None) => t!(load).into(),
         };
-        let label = format!("{words} {}", entry.name);
+        let label = t!(words_name, words = words, name = entry.name);
         if ui.add(Button::primary(&words).enabled(idle).label(&label)).clicked() {
             let open = models.open.as_ref().and_then(|open| open.decoding.clone());
             let mut decoding = open.unwrap_or_else(|| Box::new(state.settings.decoding.clone()));
@@ -343,14 +344,14 @@ fn buttons(ui: &mut Ui, state: &State, line: &Line<'_>, at: &FitAt, out: &mut Ve
             out.push(Msg::Models(ModelsMsg::LoadWith { entry, decoding }));
         }
         let changed = models.open.as_ref().is_some_and(|open| open.decoding.is_some());
-        let options = if changed { "Load options, changed" } else { "Load options" };
+        let options = if changed { t!(load_options_changed) } else { t!(load_options) };
         if ui.add(Button::secondary(options).enabled(idle)).clicked() {
             out.push(Msg::Models(ModelsMsg::Sheet(true)));
         }
         return;
     }
     let Some(offer) = line.offer.filter(|_| line.gate.is_empty() && line.problem.is_none()) else {
-        if !line.gate.is_empty() && ui.add(Button::primary("Accept its licence").icon(Icon::ArrowSquareOut)).clicked() {
+        if !line.gate.is_empty() && ui.add(Button::primary(t!(accept_its_licence)).icon(Icon::ArrowSquareOut)).clicked() {
             out.push(Msg::Open(line.gate.to_owned()));
         }
         return;
@@ -360,12 +361,12 @@ fn buttons(ui: &mut Ui, state: &State, line: &Line<'_>, at: &FitAt, out: &mut Ve
     let waits = models.downloads.queue.iter().any(|waiting| waiting.id == offer.id);
     let whole = offer.whole();
     let words = match (under_way, waits, whole) {
-        (true, ..) => "Downloading".into(),
-        (_, true, _) => "Waiting".into(),
-        (.., 0) => "Get".into(),
-        (.., whole) => format!("Get {}", bytes(whole)),
+        (true, ..) => t!(downloading).into(),
+        (_, true, _) => t!(waiting).into(),
+        (.., 0) => t!(get).into(),
+        (.., whole) => t!(get_size, size = bytes(whole)),
     };
-    let label = format!("{words}: {}", line.name);
+    let label = t!(verb_name, verb = words, name = line.name);
     let enabled = !under_way && !waits && line.fit.level() != FitLevel::TooBig;
     if ui
         .add(Button::primary(&words).icon(Icon::DownloadSimple).enabled(enabled).label(&label))

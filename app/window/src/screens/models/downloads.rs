@@ -7,6 +7,7 @@ use crate::{
     state::{DownloadMsg, Fetching, Held, HubMsg, ModelsMsg, ModelsTab, Msg, Question, State, short},
 };
 use dspark_look::{Button, Icon, Progress, Theme, Type, card, empty_card, progress_row};
+use dspark_strings::t;
 use egui::{Align, Label, Layout, Ui, vec2};
 
 pub(super) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
@@ -25,8 +26,8 @@ pub(super) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         .collect();
     if models.fetching.is_none() && downloads.queue.is_empty() && downloads.held.is_empty() && downloads.done.is_empty() && left.is_empty()
     {
-        let line = "What you get from the hub is shown here, with how far it is.";
-        if empty_card(ui, 180.0, Icon::DownloadSimple, "No downloads", line, "See what is recommended") {
+        let line = t!(downloads_empty_line);
+        if empty_card(ui, 180.0, Icon::DownloadSimple, t!(no_downloads), line, t!(see_recommended)) {
             out.push(Msg::Models(ModelsMsg::Tab(ModelsTab::Recommended)));
         }
         return room(ui, state);
@@ -36,35 +37,35 @@ pub(super) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     }
     for offer in &downloads.queue {
         let size = if offer.bytes > 0 {
-            format!("waiting, {}", bytes(offer.bytes))
+            t!(waiting_size, size = bytes(offer.bytes))
         } else {
-            "waiting".into()
+            t!(waiting_small).into()
         };
         task(ui, &offer.name, &size, |ui| {
-            small(ui, "Drop", &offer.name, None, DownloadMsg::Drop(offer.id.clone()).into(), out);
+            small(ui, t!(drop), &offer.name, None, DownloadMsg::Drop(offer.id.clone()).into(), out);
         });
     }
-    heading(ui, "Stopped", !downloads.held.is_empty());
+    heading(ui, t!(stopped), !downloads.held.is_empty());
     for held in &downloads.held {
         stopped(ui, held, out);
     }
-    heading(ui, "Left of earlier downloads", !left.is_empty());
+    heading(ui, t!(left_of_earlier), !left.is_empty());
     for left in left {
         leftover(ui, left, out);
     }
-    heading(ui, "Arrived", !downloads.done.is_empty());
+    heading(ui, t!(arrived), !downloads.done.is_empty());
     for entry in &downloads.done {
-        task(ui, &entry.name, &format!("{}, checked", bytes(entry.bytes)), |ui| {
+        task(ui, &entry.name, &t!(size_checked, size = bytes(entry.bytes)), |ui| {
             if state.engine.model.as_ref().is_some_and(|model| model.path == entry.path) {
-                ui.label(Type::SMALL.rich("loaded", Theme::of(ui).t3));
+                ui.label(Type::SMALL.rich(t!(loaded_small), Theme::of(ui).t3));
             } else if models.loading.is_none() {
-                small(ui, "Load", &entry.name, None, Msg::Models(ModelsMsg::Load(entry.clone())), out);
+                small(ui, t!(load), &entry.name, None, Msg::Models(ModelsMsg::Load(entry.clone())), out);
             }
         });
     }
     if !downloads.done.is_empty() {
         ui.horizontal(|ui| {
-            if ui.add(Button::quiet("Clear the list").small()).clicked() {
+            if ui.add(Button::quiet(t!(clear_list)).small()).clicked() {
                 out.push(DownloadMsg::ClearDone.into());
             }
         });
@@ -83,7 +84,7 @@ fn heading(ui: &mut Ui, text: &str, some: bool) {
 
 fn running(ui: &mut Ui, fetching: &Fetching, out: &mut Vec<Msg>) {
     let detail = if fetching.cancelled {
-        "Stopping".into()
+        t!(stopping).into()
     } else {
         fetching_words(fetching)
     };
@@ -123,7 +124,7 @@ fn task(ui: &mut Ui, name: &str, detail: &str, buttons: impl FnOnce(&mut Ui)) {
 }
 
 fn small(ui: &mut Ui, words: &str, name: &str, icon: Option<Icon>, message: Msg, out: &mut Vec<Msg>) {
-    let label = format!("{words} {name}");
+    let label = t!(words_name, words = words, name = name);
     let mut button = Button::secondary(words).small().label(&label);
     if let Some(icon) = icon {
         button = button.icon(icon);
@@ -137,14 +138,14 @@ fn small(ui: &mut Ui, words: &str, name: &str, icon: Option<Icon>, message: Msg,
 fn stopped(ui: &mut Ui, held: &Held, out: &mut Vec<Msg>) {
     let (name, id) = (&held.offer.name, &held.offer.id);
     let here = match (held.progress.done, held.progress.total) {
-        (0, _) => "nothing has come yet".to_owned(),
-        (done, 0) => format!("{} here", bytes(done)),
-        (done, total) => format!("{} of {} here", bytes(done), bytes(total)),
+        (0, _) => t!(nothing_come_yet).to_owned(),
+        (done, 0) => t!(size_here, size = bytes(done)),
+        (done, total) => t!(size_of_here, done = bytes(done), total = bytes(total)),
     };
     let Some(trouble) = &held.trouble else {
-        task(ui, name, &format!("paused, {here}"), |ui| {
+        task(ui, name, &t!(paused_here, here = here), |ui| {
             delete(ui, id, name, held.progress.done, held.progress.total, out);
-            small(ui, "Resume", name, Some(Icon::Play), DownloadMsg::Resume(id.clone()).into(), out);
+            small(ui, t!(resume), name, Some(Icon::Play), DownloadMsg::Resume(id.clone()).into(), out);
         });
         return;
     };
@@ -154,30 +155,23 @@ fn stopped(ui: &mut Ui, held: &Held, out: &mut Vec<Msg>) {
         ui.spacing_mut().item_spacing = vec2(6.0, 2.0);
         ui.horizontal(|ui| {
             Icon::WarningOctagonFill.show(ui, 16.0, theme.bad);
-            ui.label(Type::PANEL.rich(format!("{name}: {}", lower(title)), theme.t1));
+            ui.label(Type::PANEL.rich(format!("{name}: {}", dspark_strings::within(title)), theme.t1));
         });
         ui.add(Label::new(Type::NOTE.rich(&trouble.words, theme.t2)).wrap());
         ui.add(Label::new(Type::SMALL.rich(here, theme.t3)).wrap());
         ui.add_space(8.0);
         ui.horizontal(|ui| {
-            let label = format!("{primary}: {name}");
+            let label = t!(verb_name, verb = primary, name = name);
             if ui.add(Button::primary(primary).small().label(&label)).clicked() {
                 out.extend(remedy(held));
             }
             if matches!(trouble.kind, Kind::Gated | Kind::Refused) {
-                small(ui, "Try again", name, None, DownloadMsg::Resume(id.clone()).into(), out);
+                small(ui, t!(try_again), name, None, DownloadMsg::Resume(id.clone()).into(), out);
             }
-            small(ui, "Drop", name, None, DownloadMsg::Drop(id.clone()).into(), out);
+            small(ui, t!(drop), name, None, DownloadMsg::Drop(id.clone()).into(), out);
         });
     });
     ui.add_space(8.0);
-}
-
-fn lower(text: &str) -> String {
-    let mut letters = text.chars();
-    letters
-        .next()
-        .map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 /// What the one button of a failed download does.
@@ -203,7 +197,7 @@ fn delete(ui: &mut Ui, id: &str, name: &str, bytes: u64, total: u64, out: &mut V
     };
     small(
         ui,
-        "Delete",
+        t!(delete),
         name,
         Some(Icon::Trash),
         Msg::Models(ModelsMsg::Ask(Question::Discard(left))),
@@ -213,14 +207,14 @@ fn delete(ui: &mut Ui, id: &str, name: &str, bytes: u64, total: u64, out: &mut V
 
 fn leftover(ui: &mut Ui, left: &Leftover, out: &mut Vec<Msg>) {
     let detail = match left.total {
-        0 => format!("{} here", bytes(left.bytes)),
-        total => format!("{} of {} here", bytes(left.bytes), bytes(total)),
+        0 => t!(size_here, size = bytes(left.bytes)),
+        total => t!(size_of_here, done = bytes(left.bytes), total = bytes(total)),
     };
     task(ui, short(&left.id), &format!("{detail}, {}", left.id), |ui| {
         delete(ui, &left.id, short(&left.id), left.bytes, left.total, out);
         small(
             ui,
-            "Resume",
+            t!(resume),
             short(&left.id),
             Some(Icon::Play),
             DownloadMsg::Resume(left.id.clone()).into(),
@@ -234,10 +228,8 @@ fn room(ui: &mut Ui, state: &State) {
     let Some(disk) = state.models.survey.as_ref().map(|survey| survey.disk) else {
         return;
     };
-    let free = disk
-        .free
-        .map_or_else(String::new, |free| format!(", {} free on the disk", bytes(free)));
+    let free = disk.free.map_or_else(String::new, |free| t!(free_on_disk, size = bytes(free)));
     ui.add_space(12.0);
-    let words = format!("{} of models were brought by this program{free}.", bytes(disk.ours));
+    let words = t!(models_brought, size = bytes(disk.ours), free = free);
     ui.add(Label::new(Type::SMALL.rich(words, Theme::of(ui).t3)).wrap());
 }

@@ -9,6 +9,7 @@ use crate::{
     state::{HubMsg, Msg, State},
 };
 use dspark_look::{Button, ErrorCard, Icon, TextField, Theme, Type, busy_ring, empty_card};
+use dspark_strings::t;
 use egui::{Key, Label, Ui};
 
 const COLUMNS: [Column; 4] = [Column::Download, Column::Popular, Column::Plain, Column::Fit];
@@ -22,9 +23,9 @@ pub(super) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
             ui,
             160.0,
             Icon::GlobeSimple,
-            "Asking the hub",
-            &format!("for “{}”", hub.asked),
-            "Cancel",
+            t!(asking_hub),
+            &t!(for_query, query = hub.asked),
+            t!(cancel),
         ) {
             out.push(HubMsg::Cancel.into());
         }
@@ -32,13 +33,13 @@ pub(super) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     }
     match &hub.found {
         None if hub.cancelled => {
-            if empty_card(ui, 160.0, Icon::X, "Cancelled", "The hub was not waited for.", "Search again") {
+            if empty_card(ui, 160.0, Icon::X, t!(cancelled), t!(hub_not_waited), t!(search_again)) {
                 out.push(HubMsg::Go.into());
             }
         }
         None => {
-            let line = "Words of a name, owner/name, the address of a page, or the path of a folder here.";
-            empty_card(ui, 160.0, Icon::MagnifyingGlass, "Every model of the hub", line, "");
+            let line = t!(hub_empty_line);
+            empty_card(ui, 160.0, Icon::MagnifyingGlass, t!(every_model), line, "");
         }
         Some(Err(trouble)) => failure(ui, trouble, out),
         Some(Ok(found)) => results(ui, state, found, out),
@@ -52,15 +53,15 @@ fn field(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         let mut query = hub.query.clone();
         let width = (ui.available_width() - 320.0).clamp(220.0, 420.0);
         let response = ui.add(
-            TextField::new(&mut query, "Words or repository")
-                .hint("Search, or paste a repository or address")
+            TextField::new(&mut query, t!(words_or_repository))
+                .hint(t!(hub_search_hint))
                 .icon(Icon::MagnifyingGlass)
                 .width(width),
         );
         let entered = response.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
         let ready = !query.trim().is_empty() && !hub.busy;
         ui.add_space(8.0);
-        let search = ui.add(Button::secondary("Search").enabled(ready)).clicked();
+        let search = ui.add(Button::secondary(t!(search)).enabled(ready)).clicked();
         if query != hub.query {
             out.push(HubMsg::Query(query).into());
         }
@@ -68,16 +69,16 @@ fn field(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
             out.push(HubMsg::Go.into());
         }
         if hub.busy {
-            busy_ring(ui, 14.0, theme.accent, "Searching");
+            busy_ring(ui, 14.0, theme.accent, t!(searching));
         }
         if let Some(Ok(found)) = &hub.found {
             let cannot = found.iter().filter(|row| row.problem.is_some()).count();
             if cannot > 0 {
                 dspark_look::from_right(ui, |ui| {
                     let words = if hub.all {
-                        "Only what runs here".to_owned()
+                        t!(only_what_runs).to_owned()
                     } else {
-                        format!("Show {cannot} that cannot run")
+                        t!(show_cannot_run, cannot = cannot)
                     };
                     if ui.add(Button::quiet(&words).icon(Icon::FunnelSimple)).clicked() {
                         out.push(HubMsg::All(!hub.all).into());
@@ -117,16 +118,16 @@ fn failure(ui: &mut Ui, trouble: &Trouble, out: &mut Vec<Msg>) {
 /// What to call a failure, and the one thing to do about it.
 pub(super) fn words(trouble: &Trouble) -> (&'static str, &'static str) {
     match trouble.kind {
-        Kind::Offline => ("The hub cannot be reached", "Try again"),
-        Kind::Busy => ("The hub asks to wait", "Try again"),
-        Kind::Network => ("The connection broke off", "Try again"),
-        Kind::Damaged => ("A file arrived damaged", "Download again"),
-        Kind::NoSpace => ("The disk is full", "Free some space"),
-        Kind::Gated => ("Its licence must be accepted first", "Open its page"),
-        Kind::Refused => ("The access token was refused", "Open the token page"),
-        Kind::Missing => ("There is no such model", "Search for it"),
-        Kind::Unsupported => ("It cannot be loaded", "Search for another"),
-        Kind::Other => ("It did not work", "Try again"),
+        Kind::Offline => (t!(hub_unreachable), t!(try_again)),
+        Kind::Busy => (t!(hub_asks_wait), t!(try_again)),
+        Kind::Network => (t!(connection_broke), t!(try_again)),
+        Kind::Damaged => (t!(file_damaged), t!(download_again)),
+        Kind::NoSpace => (t!(disk_full), t!(free_space)),
+        Kind::Gated => (t!(licence_first), t!(open_its_page)),
+        Kind::Refused => (t!(token_refused), t!(open_token_page)),
+        Kind::Missing => (t!(no_such_model), t!(search_for_it)),
+        Kind::Unsupported => (t!(cannot_be_loaded), t!(search_for_another)),
+        Kind::Other => (t!(did_not_work), t!(try_again)),
     }
 }
 
@@ -139,11 +140,8 @@ fn results(ui: &mut Ui, state: &State, found: &[Listed], out: &mut Vec<Msg>) {
         Vec::new()
     };
     if runs.is_empty() && cannot.is_empty() {
-        let line = format!(
-            "The hub has no model with “{}” in its name that could be told apart here.",
-            state.models.hub.asked
-        );
-        empty_card(ui, 160.0, Icon::Cube, "Nothing found", &line, "");
+        let line = t!(hub_has_none, query = state.models.hub.asked);
+        empty_card(ui, 160.0, Icon::Cube, t!(nothing_found), &line, "");
         return;
     }
     if !runs.is_empty() {
@@ -151,12 +149,12 @@ fn results(ui: &mut Ui, state: &State, found: &[Listed], out: &mut Vec<Msg>) {
     }
     if !cannot.is_empty() {
         ui.add_space(16.0);
-        ui.label(Type::LABEL.rich("Cannot run here", theme.t3));
+        ui.label(Type::LABEL.rich(t!(cannot_run_here), theme.t3));
         ui.add_space(6.0);
         table(ui, state, &[Column::Download, Column::Popular], &cannot, out);
     }
     ui.add_space(12.0);
-    let words = "Sizes are the hub’s. The verdict counts the context once a row is opened, or the model is known.";
+    let words = t!(sizes_are_hubs);
     ui.add(Label::new(Type::SMALL.rich(words, theme.t3)).wrap());
 }
 

@@ -7,6 +7,7 @@ use crate::{
     state::State,
 };
 use dspark_look::Tone;
+use dspark_strings::t;
 use std::path::Path;
 
 pub(super) struct Line<'a> {
@@ -33,14 +34,14 @@ impl<'a> Line<'a> {
     pub(super) fn here(state: &'a State, entry: &'a ModelEntry) -> Self {
         let mut chips = Vec::new();
         if state.engine.model.as_ref().is_some_and(|model| model.path == entry.path) {
-            chips.push(("Loaded", Tone::Accent));
+            chips.push((t!(loaded_chip), Tone::Accent));
         }
         if entry.experts {
-            chips.push(("MoE", Tone::Neutral));
+            chips.push((t!(moe), Tone::Neutral));
         }
         match state.models.shelf.checked.get(&entry.path) {
-            Some(Ok(())) => chips.push(("Checked", Tone::Ok)),
-            Some(Err(_)) => chips.push(("Damaged", Tone::Bad)),
+            Some(Ok(())) => chips.push((t!(checked), Tone::Ok)),
+            Some(Err(_)) => chips.push((t!(damaged), Tone::Bad)),
             None => {}
         }
         Self {
@@ -69,10 +70,10 @@ impl<'a> Line<'a> {
         let known = state.models.known(offer);
         let mut chips = Vec::new();
         if offer.starter {
-            chips.push(("Starter", Tone::Neutral));
+            chips.push((t!(starter), Tone::Neutral));
         }
         if offer.experts || known.experts {
-            chips.push(("MoE", Tone::Neutral));
+            chips.push((t!(moe), Tone::Neutral));
         }
         Self {
             key: offer.id.clone(),
@@ -97,7 +98,7 @@ impl<'a> Line<'a> {
             return line;
         }
         if !listed.gate.is_empty() {
-            line.chips.push(("Accept licence", Tone::Neutral));
+            line.chips.push((t!(accept_licence), Tone::Neutral));
         }
         line.problem = listed.problem.as_deref();
         line.gate = &listed.gate;
@@ -133,16 +134,16 @@ impl<'a> Line<'a> {
     /// `15.3 GB` and `+ 6.8 drafter`.
     pub(super) fn size(&self) -> (String, String) {
         let size = match (self.bytes, self.offer.is_some_and(|offer| !offer.exact && !offer.starter)) {
-            (0, _) => "unknown".into(),
+            (0, _) => t!(size_not_known).into(),
             (size, true) => format!("≈ {}", bytes(size)),
             (size, false) => bytes(size),
         };
         let below = match (self.entry, self.drafter) {
             _ if self.problem.is_some() && self.entry.is_none() => String::new(),
-            (Some(_), _) => "on disk".into(),
-            (None, Drafter::Missing(_, Some(more))) => format!("+ {} drafter", bytes(*more)),
-            (None, Drafter::Missing(_, None)) => "+ drafter".into(),
-            (None, _) => "download".into(),
+            (Some(_), _) => t!(on_disk_small).into(),
+            (None, Drafter::Missing(_, Some(more))) => t!(more_drafter, size = bytes(*more)),
+            (None, Drafter::Missing(_, None)) => t!(plus_drafter).into(),
+            (None, _) => t!(download_small).into(),
         };
         (size, below)
     }
@@ -169,18 +170,19 @@ pub(super) fn drafted(state: &State, line: &Line<'_>) -> Option<Drafted> {
         return Some(Drafted {
             figure: format!("{rate:.1}"),
             unit: "tok/s",
-            basis: used
-                .times
-                .map_or_else(|| "measured here".into(), |times| format!("{times:.1}×, measured here")),
-            explain: "the decode rate of the last reply that this model wrote on this machine; × is times plain decoding, as it was measured when the model was loaded.".into(),
+            basis: used.times.map_or_else(
+                || t!(measured_here).into(),
+                |times| t!(times_measured_here, times = format!("{times:.1}")),
+            ),
+            explain: t!(measured_here_explain).into(),
         });
     }
     if line.fit.level() == FitLevel::TooBig {
         return Some(Drafted {
-            figure: "won’t load".into(),
+            figure: t!(wont_load).into(),
             unit: "",
             basis: String::new(),
-            explain: "it needs more memory than this machine gives a model.".into(),
+            explain: t!(wont_load_explain).into(),
         });
     }
     let (low, high) = line.pace.times?;
@@ -195,14 +197,14 @@ pub(super) fn drafted(state: &State, line: &Line<'_>) -> Option<Drafted> {
         Some(plain) => Some(Drafted {
             figure: range(plain * low, plain * high, 0),
             unit: "tok/s",
-            basis: format!("{times}×, estimate"),
-            explain: format!("the plain ceiling of this machine times what was measured elsewhere: {source}."),
+            basis: t!(times_estimate, times = times),
+            explain: t!(estimate_explain, source = source),
         }),
         None => Some(Drafted {
             figure: format!("{times}×"),
             unit: "",
-            basis: "measured elsewhere".into(),
-            explain: format!("times plain decoding, measured elsewhere: {source}. Not measured on this machine."),
+            basis: t!(measured_elsewhere).into(),
+            explain: t!(elsewhere_explain, source = source),
         }),
     }
 }

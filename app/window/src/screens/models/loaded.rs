@@ -8,6 +8,7 @@ use crate::{
 };
 use dspark_look::{Theme, Type, card, key_value, middle_ellipsis, tip};
 use dspark_protocol::ModelInfo;
+use dspark_strings::t;
 use egui::{Label, Ui, vec2};
 
 pub(super) fn show(ui: &mut Ui, state: &State) {
@@ -15,7 +16,7 @@ pub(super) fn show(ui: &mut Ui, state: &State) {
     let theme = Theme::of(ui);
     card(ui, |ui| {
         ui.spacing_mut().item_spacing = vec2(8.0, 0.0);
-        ui.label(Type::PANEL.rich(format!("Loaded: {}", model.name), theme.t1));
+        ui.label(Type::PANEL.rich(t!(loaded_title, name = model.name), theme.t1));
         ui.add_space(8.0);
         for compared in compare(state, model) {
             let row = key_value(ui, compared.name, &compared.words());
@@ -23,19 +24,19 @@ pub(super) fn show(ui: &mut Ui, state: &State) {
         }
         let parameters = model.parameters as f64;
         let size = if parameters >= 1e9 {
-            format!("{:.1} billion", parameters / 1e9)
+            t!(billion, n = format!("{:.1}", parameters / 1e9))
         } else {
-            format!("{:.0} million", parameters / 1e6)
+            t!(million, n = format!("{:.0}", parameters / 1e6))
         };
         let rows = [
-            ("Architecture", model.model_type.clone()),
-            ("Parameters", size),
-            ("Weights", format!("{}, {}", model.quantization, bytes(model.weight_bytes))),
-            ("Drafter", drafter(state)),
-            ("Decoding", decoding(state)),
-            ("Context window", format!("{} tokens", count(model.context_window))),
-            ("Cache per 1,000 tokens", bytes(model.kv_bytes_per_token * 1000)),
-            ("Folder", model.path.display().to_string()),
+            (t!(architecture), model.model_type.clone()),
+            (t!(parameters), size),
+            (t!(weights), format!("{}, {}", model.quantization, bytes(model.weight_bytes))),
+            (t!(drafter), drafter(state)),
+            (t!(decoding), decoding(state)),
+            (t!(context_window), t!(tokens_count, count = count(model.context_window))),
+            (t!(cache_per_1000), bytes(model.kv_bytes_per_token * 1000)),
+            (t!(folder), model.path.display().to_string()),
         ];
         for (key, value) in rows {
             let shown = middle_ellipsis(ui, Type::NOTE, &value, ui.available_width() - 190.0);
@@ -64,21 +65,22 @@ impl Compared {
     fn words(&self) -> String {
         match (self.estimate, self.measured) {
             (Some(estimate), Some(measured)) if !self.same => {
-                format!("estimate {}, measured so far {}", bytes(estimate), bytes(measured))
+                t!(estimate_measured_so_far, estimate = bytes(estimate), measured = bytes(measured))
             }
             (Some(estimate), Some(measured)) if estimate > 0 => {
                 let off = 100.0 * (measured as f64 / estimate as f64 - 1.0);
-                let sign = if off < 0.0 { '−' } else { '+' };
-                format!(
-                    "estimate {}, measured {} ({sign}{:.0}%)",
-                    bytes(estimate),
-                    bytes(measured),
-                    off.abs()
+                let sign = if off < 0.0 { "−" } else { "+" };
+                t!(
+                    estimate_measured,
+                    estimate = bytes(estimate),
+                    measured = bytes(measured),
+                    sign = sign,
+                    off = format!("{:.0}", off.abs())
                 )
             }
-            (Some(estimate), None) => format!("estimate {}, not measured yet", bytes(estimate)),
-            (_, Some(measured)) => format!("measured {}", bytes(measured)),
-            (None, None) => "not known".into(),
+            (Some(estimate), None) => t!(estimate_not_measured, estimate = bytes(estimate)),
+            (_, Some(measured)) => t!(measured_size, size = bytes(measured)),
+            (None, None) => t!(not_known).into(),
         }
     }
 }
@@ -105,18 +107,18 @@ fn compare(state: &State, model: &ModelInfo) -> [Compared; 2] {
     let peak = state.engine.memory.peak;
     [
         Compared {
-            name: "Memory after loading",
+            name: t!(memory_after_loading),
             estimate: entry.map(|entry| resident(&entry.fit.at)),
             measured: measured.map(|known| known.bytes),
             same: true,
-            explain: "weights and drafter: what the verdict counted, and what MLX held when the model had just been loaded.",
+            explain: t!(memory_after_explain),
         },
         Compared {
-            name: "Memory with a full context",
+            name: t!(memory_full_context),
             estimate: entry.map(|entry| whole(entry.fit.near(model.context_window as u64))),
             measured: Some(peak).filter(|peak| *peak > 0),
             same: false,
-            explain: "the estimate is for a context window filled to its end; measured is the most that MLX has held so far.",
+            explain: t!(memory_full_explain),
         },
     ]
 }
@@ -125,7 +127,7 @@ fn compare(state: &State, model: &ModelInfo) -> [Compared; 2] {
 fn drafter(state: &State) -> String {
     let loaded = state.engine.speculation.as_ref().and_then(|state| state.drafter.as_ref());
     loaded.map_or_else(
-        || "none".into(),
+        || t!(none_small).into(),
         |drafter| format!("{}, {}, {}", drafter.name, mode_named(&drafter.kind), bytes(drafter.weight_bytes)),
     )
 }
@@ -133,13 +135,13 @@ fn drafter(state: &State) -> String {
 /// What is done with it, or why nothing is.
 fn decoding(state: &State) -> String {
     let Some(speculation) = &state.engine.speculation else {
-        return "plain".into();
+        return t!(plain_small).into();
     };
     let name = mode(speculation.mode);
     match (&speculation.reason, speculation.cap) {
         (Some(reason), _) => format!("{name}: {reason}"),
         (None, 0) => name.into(),
-        (None, cap) => format!("{name}, up to {cap} drafted a round"),
+        (None, cap) => t!(up_to_drafted, name = name, cap = cap),
     }
 }
 

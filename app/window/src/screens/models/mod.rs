@@ -17,6 +17,7 @@ use crate::{
 use dspark_look::{
     Answer, Button, ErrorCard, Icon, Progress, TextField, Theme, Type, card, column, confirm, modal, progress_row, select, tabs,
 };
+use dspark_strings::t;
 use egui::{Context, Label, ScrollArea, Ui, vec2};
 use line::Line;
 use rows::{Column, table};
@@ -61,21 +62,21 @@ pub fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
 pub(crate) fn choose_tab(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let mut tab = state.models.tab;
     let here = if cfg!(target_os = "macos") {
-        "On this Mac"
+        t!(on_this_mac)
     } else {
-        "On this machine"
+        t!(on_this_machine)
     };
     let downloads = &state.models.downloads;
     let busy = usize::from(state.models.fetching.is_some()) + downloads.queue.len();
     let arriving = if busy > 0 {
-        format!("Downloads ({busy})")
+        t!(downloads_busy, busy = busy)
     } else {
-        "Downloads".into()
+        t!(downloads).into()
     };
     let choices = [
-        (ModelsTab::Recommended, "Recommended"),
+        (ModelsTab::Recommended, t!(recommended)),
         (ModelsTab::Here, here),
-        (ModelsTab::Search, "Search the hub"),
+        (ModelsTab::Search, t!(search_hub)),
         (ModelsTab::Downloads, arriving.as_str()),
     ];
     let theme = Theme::of(ui);
@@ -87,7 +88,7 @@ pub(crate) fn choose_tab(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         tabs(ui, &mut tab, &choices).changed()
     } else {
         let width = ui.available_width().clamp(96.0, 170.0);
-        select(ui, "Part of the screen", &mut tab, &choices, width)
+        select(ui, t!(part_of_screen), &mut tab, &choices, width)
     };
     if changed {
         out.push(Msg::Models(ModelsMsg::Tab(tab)));
@@ -99,9 +100,9 @@ fn top(ui: &mut Ui, state: &State, recommended: bool, out: &mut Vec<Msg>) {
     let theme = Theme::of(ui);
     let mut filter = state.models.filter.clone();
     dspark_look::controls(ui, |ui| {
-        let hint = if recommended { "Filter, or paste a repository" } else { "Filter" };
+        let hint = if recommended { t!(filter_or_paste) } else { t!(filter) };
         let response = ui.add(
-            TextField::new(&mut filter, "Filter models")
+            TextField::new(&mut filter, t!(filter_models))
                 .hint(hint)
                 .icon(Icon::MagnifyingGlass)
                 .width(280.0),
@@ -113,17 +114,17 @@ fn top(ui: &mut Ui, state: &State, recommended: bool, out: &mut Vec<Msg>) {
         if recommended {
             let all = state.models.any_size;
             let fits = if cfg!(target_os = "macos") {
-                "Fits this Mac"
+                t!(fits_this_mac)
             } else {
-                "Fits this machine"
+                t!(fits_this_machine)
             };
-            let words = if all { "Any size" } else { fits };
-            let button = Button::quiet(words).icon(Icon::FunnelSimple).label("Size of the models shown");
+            let words = if all { t!(any_size) } else { fits };
+            let button = Button::quiet(words).icon(Icon::FunnelSimple).label(t!(size_of_shown));
             if ui.add(button).clicked() {
                 out.push(Msg::Models(ModelsMsg::AnySize(!all)));
             }
         }
-        let again = Button::quiet("Look again")
+        let again = Button::quiet(t!(look_again))
             .icon(Icon::ArrowsClockwise)
             .enabled(!state.models.surveying);
         if !recommended && ui.add(again).clicked() {
@@ -141,8 +142,8 @@ fn top(ui: &mut Ui, state: &State, recommended: bool, out: &mut Vec<Msg>) {
     if recommended && crate::state::hub::is_repository(filter) {
         card(ui, |ui| {
             ui.horizontal(|ui| {
-                ui.add(Label::new(Type::NOTE.rich(format!("Look for “{filter}” on the hub?"), theme.t2)).truncate());
-                if ui.add(Button::secondary("Look it up").small()).clicked() {
+                ui.add(Label::new(Type::NOTE.rich(t!(look_on_hub, filter = filter), theme.t2)).truncate());
+                if ui.add(Button::secondary(t!(look_it_up)).small()).clicked() {
                     out.extend(search_for(filter));
                 }
             });
@@ -167,7 +168,7 @@ fn machine(state: &State) -> String {
         words.push(state.engine.machine.device.clone());
     }
     if let Some(known) = state.bandwidth() {
-        words.push(format!("{:.0} GB/s measured", known.bandwidth.gigabytes_per_second));
+        words.push(t!(gbs_measured, rate = format!("{:.0}", known.bandwidth.gigabytes_per_second)));
     }
     // What verdicts are held against: a machine keeps some of its memory for itself.
     let survey = state.models.survey.iter();
@@ -177,7 +178,7 @@ fn machine(state: &State) -> String {
         .find(|budget| *budget > 0);
     let budget = budget.unwrap_or(state.engine.memory.limit);
     if budget > 0 {
-        words.push(format!("{} for models", bytes(budget)));
+        words.push(t!(for_models, size = bytes(budget)));
     }
     words.join(", ")
 }
@@ -185,7 +186,7 @@ fn machine(state: &State) -> String {
 fn under_way(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     if let Some(fetching) = &state.models.fetching {
         let detail = if fetching.cancelled {
-            "Stopping".into()
+            t!(stopping).into()
         } else {
             fetching_words(fetching)
         };
@@ -216,12 +217,12 @@ fn loading(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     if let Some(checking) = &state.models.shelf.checking {
         let at = &checking.progress;
         let detail = match (checking.cancelled, at.total) {
-            (true, _) => "Cancelling".into(),
-            (false, 0) => "Reading every byte".into(),
-            (false, total) => format!("Reading every byte, {} of {}", bytes(at.done), bytes(total)),
+            (true, _) => t!(cancelling).into(),
+            (false, 0) => t!(reading_every_byte).into(),
+            (false, total) => t!(reading_every_byte_of, done = bytes(at.done), total = bytes(total)),
         };
         let progress = Progress {
-            name: &format!("Verifying {}", checking.name),
+            name: &t!(verifying, name = checking.name),
             detail: &detail,
             part: (at.total > 0).then(|| at.done as f32 / at.total as f32),
             paused: false,
@@ -241,12 +242,15 @@ fn loading(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
 /// What went wrong with the last load or download, with another try.
 pub(crate) fn failure_card(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     if let Some(failure) = &state.models.failure {
-        let verb = if failure.download { "was not downloaded" } else { "did not load" };
-        let title = format!("{} {verb}", failure.name);
+        let title = if failure.download {
+            t!(was_not_downloaded, name = failure.name)
+        } else {
+            t!(did_not_load, name = failure.name)
+        };
         let card = ErrorCard {
             title: &title,
             cause: &failure.reason,
-            primary: "Try again",
+            primary: t!(try_again),
             details: "",
         };
         let action = card.show(ui);
@@ -277,7 +281,7 @@ fn recommended(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         .map(|line| (line, 0))
         .collect();
     if lines.is_empty() {
-        return nothing(ui, state, "No known pair has this in its name.", out);
+        return nothing(ui, state, t!(no_known_pair), out);
     }
     table(
         ui,
@@ -287,26 +291,26 @@ fn recommended(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         out,
     );
     ui.add_space(12.0);
-    let mut words = String::from("Tok/s is the decode rate at short context.");
+    let mut words = String::from(t!(tok_s_note));
     if state.bandwidth().is_none() {
-        words.push_str(" Ceilings appear once this machine’s memory is measured, in the Lab under This machine.");
+        words.push_str(t!(ceilings_note));
     } else if state.engine.machine.backend == "metal" {
-        words.push_str(" Estimates scale pairs that others measured to this machine.");
+        words.push_str(t!(scaled_note));
     } else {
-        words.push_str(" What others measured is not scaled to this machine: it waits for arithmetic more than for memory.");
+        words.push_str(t!(not_scaled_note));
     }
     ui.add(Label::new(Type::SMALL.rich(words, Theme::of(ui).t3)).wrap());
 }
 
 fn looking(ui: &mut Ui) {
-    let line = "In the usual places and in your folders.";
-    dspark_look::empty_card(ui, 160.0, Icon::Cube, "Looking for models", line, "");
+    let line = t!(usual_places);
+    dspark_look::empty_card(ui, 160.0, Icon::Cube, t!(looking_for_models), line, "");
 }
 
 fn nothing(ui: &mut Ui, state: &State, line: &str, out: &mut Vec<Msg>) {
     let filtered = !state.models.filter.trim().is_empty();
-    let button = if filtered { "Show all" } else { "" };
-    if dspark_look::empty_card(ui, 160.0, Icon::Cube, "Nothing matches", line, button) {
+    let button = if filtered { t!(show_all) } else { "" };
+    if dspark_look::empty_card(ui, 160.0, Icon::Cube, t!(nothing_matches), line, button) {
         out.push(Msg::Models(ModelsMsg::Filter(String::new())));
     }
 }
@@ -321,19 +325,12 @@ fn here(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         .map(|line| (line, 0))
         .collect();
     if survey.installed.is_empty() {
-        let line = "Own downloads, the Hugging Face cache, LM Studio and your folders were looked through.";
-        if dspark_look::empty_card(
-            ui,
-            180.0,
-            Icon::Cube,
-            "No model is on this machine",
-            line,
-            "See what is recommended",
-        ) {
+        let line = t!(looked_through);
+        if dspark_look::empty_card(ui, 180.0, Icon::Cube, t!(no_model_here), line, t!(see_recommended)) {
             out.push(Msg::Models(ModelsMsg::Tab(ModelsTab::Recommended)));
         }
     } else if lines.is_empty() {
-        nothing(ui, state, "No model on this machine has this in its name.", out);
+        nothing(ui, state, t!(no_model_in_name), out);
     } else {
         table(
             ui,
@@ -355,22 +352,16 @@ fn folder(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let theme = Theme::of(ui);
     card(ui, |ui| {
         ui.spacing_mut().item_spacing = vec2(8.0, 6.0);
-        ui.label(Type::PANEL.rich("Any folder", theme.t1));
-        let words =
-            "A folder with config.json and safetensors weights, as the model hub keeps them. Type its path, or drop it on the window.";
+        ui.label(Type::PANEL.rich(t!(any_folder), theme.t1));
+        let words = t!(any_folder_line);
         ui.add(Label::new(Type::NOTE.rich(words, theme.t2)).wrap());
         ui.add_space(2.0);
         path_field(ui, state, out);
         ui.horizontal(|ui| {
             let disk = state.models.survey.as_ref().map(|survey| survey.disk).unwrap_or_default();
-            let free = disk
-                .free
-                .map_or_else(String::new, |free| format!(", {} free on the disk", bytes(free)));
-            ui.label(Type::SMALL.rich(format!("{} brought by this program{free}.", bytes(disk.ours)), theme.t3));
-            if ui
-                .add(Button::quiet("Folders that are searched").small().icon(Icon::FolderPlus))
-                .clicked()
-            {
+            let free = disk.free.map_or_else(String::new, |free| t!(free_on_disk, size = bytes(free)));
+            ui.label(Type::SMALL.rich(t!(brought_by, size = bytes(disk.ours), free = free), theme.t3));
+            if ui.add(Button::quiet(t!(folders_searched)).small().icon(Icon::FolderPlus)).clicked() {
                 out.push(Msg::Settings(SettingsMsg::Page(SettingsPage::Models)));
                 out.push(Msg::Show(Screen::Settings));
             }
@@ -392,31 +383,25 @@ fn questions(ctx: &Context, state: &State, out: &mut Vec<Msg>) {
                 .copied()
                 .unwrap_or(0);
             let place = entry.path.display();
-            let words = format!(
-                "{} come free. The files in {place} are gone then; they can be downloaded again.",
-                bytes(frees)
-            );
-            let answer = confirm(ctx, &format!("Delete {}?", entry.name), &words, "Delete", "Keep", true);
+            let words = t!(come_free, size = bytes(frees), place = place);
+            let answer = confirm(ctx, &t!(delete_question, name = entry.name), &words, t!(delete), t!(keep), true);
             (answer, ShelfMsg::Delete(entry.path.clone()).into())
         }
         Question::Discard(left) => {
-            let words = format!("{} that have come are deleted. A later download begins anew.", bytes(left.bytes));
-            let title = format!("Delete what is here of {}?", crate::state::short(&left.id));
-            let answer = confirm(ctx, &title, &words, "Delete", "Keep", true);
+            let words = t!(arrived_deleted, size = bytes(left.bytes));
+            let title = t!(delete_part_question, name = crate::state::short(&left.id));
+            let answer = confirm(ctx, &title, &words, t!(delete), t!(keep), true);
             (answer, DownloadMsg::Discard(left.id.clone()).into())
         }
         Question::Load(entry, decoding) => {
             let needs = bytes(entry.fit.at.total());
-            let words = format!(
-                "It needs about {needs}, and this machine gives a model {}. It may swap and everything may become slow; whatever is loaded now comes back if it fails.",
-                bytes(entry.fit.budget)
-            );
+            let words = t!(needs_about, needs = needs, budget = bytes(entry.fit.budget));
             let answer = confirm(
                 ctx,
-                &format!("Load {} although it is too big?", entry.name),
+                &t!(load_although_big, name = entry.name),
                 &words,
-                "Load anyway",
-                "Do not load",
+                t!(load_anyway),
+                t!(do_not_load),
                 true,
             );
             let (entry, decoding) = ((**entry).clone(), decoding.clone());
@@ -439,22 +424,19 @@ fn stop(ctx: &Context, state: &State, out: &mut Vec<Msg>) {
     let ((), close) = modal(ctx, "stop download", 460.0, |ui| {
         let theme = Theme::of(ui);
         ui.spacing_mut().item_spacing.y = 6.0;
-        ui.label(Type::HEADING.rich(format!("Stop the download of {}?", fetching.name), theme.t1));
-        let words = format!(
-            "{} have come. Kept, the next try goes on from there.",
-            bytes(fetching.progress.done)
-        );
+        ui.label(Type::HEADING.rich(t!(stop_download_of, name = fetching.name), theme.t1));
+        let words = t!(come_kept, size = bytes(fetching.progress.done));
         ui.add(Label::new(Type::BASE.rich(words, theme.t2)).wrap());
         ui.add_space(8.0);
         dspark_look::controls(ui, |ui| {
             dspark_look::from_right(ui, |ui| {
-                if ui.add(Button::primary("Stop and keep")).clicked() {
+                if ui.add(Button::primary(t!(stop_and_keep))).clicked() {
                     out.push(DownloadMsg::Stop(Then::Keep).into());
                 }
-                if ui.add(Button::danger("Stop and delete")).clicked() {
+                if ui.add(Button::danger(t!(stop_and_delete))).clicked() {
                     out.push(DownloadMsg::Stop(Then::Delete).into());
                 }
-                if ui.add(Button::quiet("Go on")).clicked() {
+                if ui.add(Button::quiet(t!(go_on))).clicked() {
                     out.push(Msg::Models(ModelsMsg::Dismiss));
                 }
             });

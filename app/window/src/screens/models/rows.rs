@@ -11,6 +11,7 @@ use crate::{
     state::{ModelsMsg, Msg, Screen, ShelfMsg, State},
 };
 use dspark_look::{Button, Chip, Columns, Density, Icon, TableRow, Theme, Type, card_flush, name_lines, runs, table_head, tip, two_lines};
+use dspark_strings::t;
 use egui::{Align, Ui};
 
 /// What a table shows between the name and the button.
@@ -28,13 +29,13 @@ pub(super) enum Column {
 impl Column {
     fn head(self) -> (&'static str, Align) {
         match self {
-            Self::Download => ("Size", Align::Max),
-            Self::Plain => ("Plain ceiling", Align::Max),
-            Self::Drafts => ("With drafts", Align::Max),
-            Self::Where => ("Where", Align::Min),
-            Self::Used => ("Last used", Align::Min),
-            Self::Popular => ("Downloads", Align::Max),
-            Self::Fit => ("Memory fit", Align::Min),
+            Self::Download => (t!(head_size), Align::Max),
+            Self::Plain => (t!(head_plain_ceiling), Align::Max),
+            Self::Drafts => (t!(head_drafts), Align::Max),
+            Self::Where => (t!(head_where), Align::Min),
+            Self::Used => (t!(head_used), Align::Min),
+            Self::Popular => (t!(head_popular), Align::Max),
+            Self::Fit => (t!(head_fit), Align::Min),
         }
     }
 
@@ -61,7 +62,7 @@ pub(super) fn table(ui: &mut Ui, state: &State, shown: &[Column], lines: &[(Line
     let inset = if lines.iter().any(|(line, _)| line.can_open()) { 20.0 } else { 0.0 };
     let columns = Columns::new(widths).head_inset(0, inset);
     card_flush(ui, |ui| {
-        let mut heads = vec![("Model", Align::Min)];
+        let mut heads = vec![(t!(model_head), Align::Min)];
         heads.extend(shown.iter().map(|column| column.head()));
         heads.push(("", Align::Max));
         table_head(ui, &columns, &heads);
@@ -86,7 +87,7 @@ fn row(
     let (size, below) = line.size();
     // What has no column of its own goes under the name.
     let folded = if narrow && line.problem.is_none() {
-        let more = if below == "download" || below == "on disk" {
+        let more = if below == t!(download_small) || below == t!(on_disk_small) {
             String::new()
         } else {
             format!(" {below}")
@@ -125,23 +126,16 @@ fn cell(ui: &mut Ui, state: &State, column: Column, line: &Line<'_>, popular: u6
             let (size, below) = line.size();
             let response = two_lines(ui, plain_text(&size), &below, Align::Max);
             if let Drafter::Missing(name, _) = line.drafter {
-                tip(response, "Drafter", &format!("{name} comes with it."));
+                tip(response, t!(drafter), &t!(comes_with_it, name = name));
             }
         }
         Column::Plain => {
             let Some(rate) = plain(state, line.pace) else { return };
             let digits = usize::from(rate < 100.0);
             let label = ui.add(egui::Label::new(Type::BASE.rich(format!("{rate:.digits$}"), theme.t2)));
-            let from = if line.pace.estimate {
-                "from parameters and bits, an estimate"
-            } else {
-                "from its files"
-            };
-            let words = format!(
-                "tok/s that plain decoding cannot exceed here at a short context: measured bandwidth over {} read for a token, {from}.",
-                bytes(line.pace.active)
-            );
-            tip(label, "Plain ceiling", &words);
+            let from = if line.pace.estimate { t!(from_parameters) } else { t!(from_files) };
+            let words = t!(plain_ceiling_definition, size = bytes(line.pace.active), from = from);
+            tip(label, t!(plain_ceiling), &words);
         }
         Column::Drafts => {
             let Some(drafts) = drafted(state, line) else { return };
@@ -155,12 +149,12 @@ fn cell(ui: &mut Ui, state: &State, column: Column, line: &Line<'_>, popular: u6
                 ])
             };
             let response = two_lines(ui, job, &drafts.basis, Align::Max);
-            tip(response, "With drafts", &drafts.explain);
+            tip(response, t!(with_drafts), &drafts.explain);
         }
         Column::Where => {
             let Some(entry) = line.entry else { return };
             let label = ui.add(egui::Label::new(Type::SMALL.rich(&entry.source, theme.t2)).truncate());
-            tip(label, "Folder", &entry.path.display().to_string());
+            tip(label, t!(folder), &entry.path.display().to_string());
         }
         Column::Used => {
             let used = line
@@ -168,15 +162,15 @@ fn cell(ui: &mut Ui, state: &State, column: Column, line: &Line<'_>, popular: u6
                 .and_then(|path| state.models.shelf.known.0.get(path))
                 .filter(|used| used.at > 0);
             let words = match used {
-                _ if line.is_loaded(state) => "in use".into(),
+                _ if line.is_loaded(state) => t!(in_use).into(),
                 Some(used) => since(state, used.at),
-                None => "not yet".into(),
+                None => t!(not_yet).into(),
             };
             ui.add(egui::Label::new(Type::SMALL.rich(words, theme.t3)).truncate());
         }
         Column::Popular => {
             let label = ui.add(egui::Label::new(Type::BASE.rich(thousands(popular), theme.t2)));
-            tip(label, "Downloads", "from the hub in the last month.");
+            tip(label, t!(downloads), t!(downloads_definition));
         }
         Column::Fit if line.is_open(state) => fit(ui, line.fit.near(detail::context(state, line)), line.fit.context_unknown),
         Column::Fit => fit(ui, &line.fit.at, line.fit.context_unknown),
@@ -185,7 +179,7 @@ fn cell(ui: &mut Ui, state: &State, column: Column, line: &Line<'_>, popular: u6
 
 pub(super) fn fit(ui: &mut Ui, at: &FitAt, unknown: bool) {
     let Some((words, tone, icon)) = chip(at) else { return };
-    let response = ui.add(Chip::new(words).tone(tone).icon(icon));
+    let response = ui.add(Chip::new(&words).tone(tone).icon(icon));
     if at.parts.is_empty() {
         return;
     }
@@ -194,13 +188,9 @@ pub(super) fn fit(ui: &mut Ui, at: &FitAt, unknown: bool) {
         .iter()
         .map(|(part, size)| format!("{} {}", part.label(), bytes(*size)))
         .collect();
-    let end = if unknown {
-        ". Context is not in it: it is known once the hub has been asked."
-    } else {
-        ""
-    };
-    let context = format!("at {} tokens", crate::shell::text::count(at.context as usize));
-    tip(response, words, &format!("{context}: {}{end}", sum.join(", ")));
+    let end = if unknown { t!(context_not_counted) } else { "" };
+    let context = t!(at_tokens, tokens = crate::shell::text::count(at.context as usize));
+    tip(response, &words, &format!("{context}: {}{end}", sum.join(", ")));
 }
 
 /// The one thing to do with a model, from its row.
@@ -209,8 +199,8 @@ fn action(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<Msg>) {
     let models = &state.models;
     if let Some(entry) = line.entry {
         if line.is_loaded(state) {
-            let label = format!("Unload {}", entry.name);
-            let button = Button::quiet("Unload")
+            let label = t!(unload_named, name = entry.name);
+            let button = Button::quiet(t!(unload))
                 .small()
                 .flush_right()
                 .enabled(!models.unloading)
@@ -219,11 +209,11 @@ fn action(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<Msg>) {
                 out.push(Msg::Models(ModelsMsg::Unload));
             }
         } else if state.uses(&entry.path) {
-            dspark_look::busy_ring(ui, 14.0, theme.accent, "Loading");
+            dspark_look::busy_ring(ui, 14.0, theme.accent, t!(loading));
         } else {
-            let label = format!("Load {}", entry.name);
+            let label = t!(load_named, name = entry.name);
             let enabled = entry.problem.is_none() && models.loading.is_none();
-            if ui.add(Button::secondary("Load").small().enabled(enabled).label(&label)).clicked() {
+            if ui.add(Button::secondary(t!(load)).small().enabled(enabled).label(&label)).clicked() {
                 out.push(Msg::Models(ModelsMsg::Load(entry.clone())));
             }
         }
@@ -233,20 +223,20 @@ fn action(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<Msg>) {
         return;
     };
     if !line.gate.is_empty() {
-        let label = format!("Accept the licence of {}", line.name);
+        let label = t!(accept_licence_of, name = line.name);
         if ui
-            .add(Button::secondary("Open").small().icon(Icon::ArrowSquareOut).label(&label))
+            .add(Button::secondary(t!(open)).small().icon(Icon::ArrowSquareOut).label(&label))
             .clicked()
         {
             out.push(Msg::Open(line.gate.to_owned()));
         }
     } else if models.fetching.as_ref().is_some_and(|fetching| fetching.id == offer.id) {
-        dspark_look::busy_ring(ui, 14.0, theme.accent, "Downloading");
+        dspark_look::busy_ring(ui, 14.0, theme.accent, t!(downloading));
     } else if models.downloads.queue.iter().any(|waiting| waiting.id == offer.id) {
-        ui.label(Type::SMALL.rich("waiting", theme.t3));
+        ui.label(Type::SMALL.rich(t!(waiting_small), theme.t3));
     } else if line.fit.level() != FitLevel::TooBig {
-        let label = format!("Get {}", line.name);
-        let button = Button::secondary("Get").small().icon(Icon::DownloadSimple).label(&label);
+        let label = t!(get_size, size = line.name);
+        let button = Button::secondary(t!(get)).small().icon(Icon::DownloadSimple).label(&label);
         if ui.add(button).clicked() {
             out.push(Msg::Models(ModelsMsg::Fetch(models.known(offer).clone())));
         }
@@ -258,8 +248,8 @@ pub(super) fn files(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<M
     let Some(entry) = line.entry else { return };
     let checking = state.models.shelf.checking.as_ref();
     let name = &entry.name;
-    let label = format!("Verify {name}");
-    let verify = Button::quiet("Verify")
+    let label = t!(verify_named, name = name);
+    let verify = Button::quiet(t!(verify))
         .small()
         .icon(Icon::SealCheck)
         .enabled(checking.is_none())
@@ -268,24 +258,20 @@ pub(super) fn files(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<M
     if response.clicked() {
         out.push(ShelfMsg::Verify(entry.path.clone()).into());
     }
-    tip(
-        response,
-        "Verify",
-        "reads every byte and compares it with what was published, where that is known.",
-    );
-    let label = format!("Reveal {name}");
+    tip(response, t!(verify), t!(verify_definition));
+    let label = t!(reveal_named, name = name);
     if ui
-        .add(Button::quiet("Reveal").small().icon(Icon::FolderOpen).label(&label))
+        .add(Button::quiet(t!(reveal)).small().icon(Icon::FolderOpen).label(&label))
         .clicked()
     {
         out.push(ShelfMsg::Reveal(entry.path.clone()).into());
     }
     match &entry.removal {
         Some(Ok(_)) => {
-            let label = format!("Delete {name}");
+            let label = t!(delete_named, name = name);
             if ui
                 .add(
-                    Button::quiet("Delete")
+                    Button::quiet(t!(delete))
                         .small()
                         .icon(Icon::Trash)
                         .enabled(!state.uses(&entry.path))
@@ -297,8 +283,8 @@ pub(super) fn files(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<M
             }
         }
         Some(Err(reason)) => {
-            let words = ui.add(Button::quiet("Not ours to delete").small().icon(Icon::LockSimple).enabled(false));
-            tip(words, "Not deleted from here", reason);
+            let words = ui.add(Button::quiet(t!(not_ours)).small().icon(Icon::LockSimple).enabled(false));
+            tip(words, t!(not_deleted_here), reason);
         }
         None => {}
     }
@@ -308,11 +294,11 @@ pub(super) fn files(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<M
 pub(super) fn since(state: &State, at: u64) -> String {
     let seconds = ((state.clock.millis / 1000).max(0) as u64).saturating_sub(at);
     match seconds {
-        0..60 => "just now".into(),
-        60..3600 => format!("{} min ago", seconds / 60),
-        3600..86_400 => format!("{} h ago", seconds / 3600),
-        86_400..172_800 => "yesterday".into(),
-        _ => format!("{} days ago", seconds / 86_400),
+        0..60 => t!(just_now).into(),
+        60..3600 => t!(minutes_ago, n = seconds / 60),
+        3600..86_400 => t!(hours_ago, n = seconds / 3600),
+        86_400..172_800 => t!(yesterday).into(),
+        _ => t!(days_ago, n = seconds / 86_400),
     }
 }
 

@@ -5,6 +5,7 @@ use crate::{
     state::{ModelsMsg, Msg, State},
 };
 use dspark_look::{Button, Theme, Type, modal, settings_group};
+use dspark_strings::t;
 use egui::{Context, Label, ScrollArea};
 
 pub(super) fn show(ctx: &Context, state: &State, out: &mut Vec<Msg>) {
@@ -17,23 +18,23 @@ pub(super) fn show(ctx: &Context, state: &State, out: &mut Vec<Msg>) {
     let (done, close) = modal(ctx, "load options", 640.0, |ui| {
         let theme = Theme::of(ui);
         ui.spacing_mut().item_spacing.y = 6.0;
-        ui.label(Type::HEADING.rich("Load options", theme.t1));
-        let words = "For loads from this row. What every load does is in Settings, under Decoding.";
+        ui.label(Type::HEADING.rich(t!(load_options), theme.t1));
+        let words = t!(load_options_line);
         ui.add(Label::new(Type::BASE.rich(words, theme.t2)).wrap());
         ui.add_space(8.0);
         let height = (ui.ctx().content_rect().height() - 230.0).max(160.0);
         ScrollArea::vertical().max_height(height).show(ui, |ui| {
             let id = ui.scope_id().with("typed drafter");
             let mut typed = ui.data(|data| data.get_temp::<Option<String>>(id)).flatten();
-            settings_group(ui, "Speculation", |ui| decoding::speculation(ui, state, &mut edited, &mut typed));
+            settings_group(ui, t!(speculation), |ui| decoding::speculation(ui, state, &mut edited, &mut typed));
             ui.data_mut(|data| data.insert_temp(id, typed));
         });
         ui.add_space(8.0);
         let mut done = false;
         dspark_look::controls(ui, |ui| {
             let changed = open.decoding.is_some();
-            back = ui.add(Button::quiet("As in Settings").enabled(changed)).clicked();
-            dspark_look::from_right(ui, |ui| done = ui.add(Button::primary("Done")).clicked());
+            back = ui.add(Button::quiet(t!(as_in_settings)).enabled(changed)).clicked();
+            dspark_look::from_right(ui, |ui| done = ui.add(Button::primary(t!(done_button))).clicked());
         });
         done
     });

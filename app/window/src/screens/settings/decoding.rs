@@ -11,6 +11,7 @@ use dspark_look::{
     Button, Chip, ReloadAnswer, SettingsRow, Slider, TextField, Theme, Tone, Type, reload_bar, segmented, select, settings_group,
 };
 use dspark_protocol::{Cap, Mode, TreeSetting};
+use dspark_strings::t;
 use egui::{Rect, Ui, vec2};
 
 /// Drafts of a round that the list offers where no drafter says how many it gives.
@@ -20,8 +21,8 @@ const WINDOWS: [usize; 7] = [2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
 pub(super) fn show(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg>) {
     let mut edited = state.edited_decoding().clone();
     now(ui, state);
-    settings_group(ui, "Speculation", |ui| speculation(ui, state, &mut edited, &mut view.drafter));
-    settings_group(ui, "Memory", |ui| window(ui, state, &mut edited));
+    settings_group(ui, t!(speculation), |ui| speculation(ui, state, &mut edited, &mut view.drafter));
+    settings_group(ui, t!(memory_title), |ui| window(ui, state, &mut edited));
     if edited != *state.edited_decoding() {
         out.push(Msg::Decoding(DecodingMsg::Edit(Box::new(edited))));
     }
@@ -46,22 +47,22 @@ fn now(ui: &mut Ui, state: &State) {
     let drafter = speculation
         .drafter
         .as_ref()
-        .map_or_else(String::new, |drafter| format!(" with {}", drafter.name));
-    let name = format!("Now: {}{drafter}", words::mode(speculation.mode));
+        .map_or_else(String::new, |drafter| t!(with_drafter, name = drafter.name));
+    let name = t!(now_mode, mode = words::mode(speculation.mode), drafter = drafter);
     let detail = match (&speculation.reason, speculation.cap) {
         (Some(reason), _) => reason.clone(),
-        (None, 0) if !plain => "parked: plain steps for now".into(),
-        (None, cap) if !plain => format!("up to {cap} drafted a round"),
-        _ => "one token a step".into(),
+        (None, 0) if !plain => t!(parked_now).into(),
+        (None, cap) if !plain => t!(up_to_cap, cap = cap),
+        _ => t!(one_token_step).into(),
     };
-    settings_group(ui, "In use", |ui| {
+    settings_group(ui, t!(in_use_title), |ui| {
         SettingsRow::new(&name).detail(&detail).show(ui, |ui| {
             let (word, tone) = if plain {
-                ("plain", Tone::Neutral)
+                (t!(plain_chip), Tone::Neutral)
             } else if speculation.cap == 0 && speculation.mode != Mode::Lookup {
-                ("parked", Tone::Warn)
+                (t!(parked_chip), Tone::Warn)
             } else {
-                ("drafting", Tone::Accent)
+                (t!(drafting_chip), Tone::Accent)
             };
             ui.add(Chip::new(word).tone(tone));
         });
@@ -70,13 +71,10 @@ fn now(ui: &mut Ui, state: &State) {
 
 /// Every mode is offered whatever is loaded: choosing one must never take the others away.
 fn mode(ui: &mut Ui, edited: &mut Decoding) {
-    SettingsRow::new("Mode")
-        .detail("Auto takes the fastest this pair and machine have shown. No mode changes what is written")
-        .reload()
-        .show(ui, |ui| {
-            let choices = [Mode::Auto, Mode::Dspark, Mode::Dflash, Mode::Lookup, Mode::Baseline].map(|mode| (mode, words::mode(mode)));
-            select(ui, "Mode", &mut edited.mode, &choices, 150.0);
-        });
+    SettingsRow::new(t!(mode)).detail(t!(mode_detail)).reload().show(ui, |ui| {
+        let choices = [Mode::Auto, Mode::Dspark, Mode::Dflash, Mode::Lookup, Mode::Baseline].map(|mode| (mode, words::mode(mode)));
+        select(ui, t!(mode), &mut edited.mode, &choices, 150.0);
+    });
 }
 
 fn drafter(ui: &mut Ui, state: &State, edited: &mut Decoding, typed: &mut Option<String>) {
@@ -88,18 +86,18 @@ fn drafter(ui: &mut Ui, state: &State, edited: &mut Decoding, typed: &mut Option
     }
     let loaded = state.engine.speculation.as_ref().and_then(|state| state.drafter.as_ref());
     let detail = match (&edited.drafter, loaded) {
-        (DrafterChoice::Auto, Some(drafter)) => format!("Known for the loaded model: {}", drafter.name),
-        (DrafterChoice::Auto, None) => "The one known for the model, if it is on this machine".into(),
-        (DrafterChoice::Off, _) => "Models are loaded without one".into(),
-        (DrafterChoice::Path(path), _) => format!("{} for every model", path.display()),
+        (DrafterChoice::Auto, Some(drafter)) => t!(drafter_known, name = drafter.name),
+        (DrafterChoice::Auto, None) => t!(drafter_auto).into(),
+        (DrafterChoice::Off, _) => t!(drafter_off).into(),
+        (DrafterChoice::Path(path), _) => t!(drafter_path, path = path.display()),
     };
-    SettingsRow::new("Drafter").detail(&detail).reload().show(ui, |ui| {
+    SettingsRow::new(t!(drafter)).detail(&detail).reload().show(ui, |ui| {
         let mut kind = match (&edited.drafter, &*typed) {
             (_, Some(_)) | (DrafterChoice::Path(_), None) => Kind::Path,
             (DrafterChoice::Auto, None) => Kind::Auto,
             (DrafterChoice::Off, None) => Kind::Off,
         };
-        let choices = [(Kind::Auto, "Auto"), (Kind::Off, "None"), (Kind::Path, "Folder")];
+        let choices = [(Kind::Auto, t!(auto)), (Kind::Off, t!(drafter_none)), (Kind::Path, t!(folder))];
         if segmented(ui, &mut kind, &choices).changed() {
             *typed = None;
             match kind {
@@ -113,13 +111,13 @@ fn drafter(ui: &mut Ui, state: &State, edited: &mut Decoding, typed: &mut Option
         DrafterChoice::Path(path) => Some(path.display().to_string()),
         _ => None,
     }) {
-        SettingsRow::new("Drafter folder").show(ui, |ui| {
+        SettingsRow::new(t!(drafter_folder)).show(ui, |ui| {
             let ready = !text.trim().is_empty();
             let set = ui
-                .add(Button::secondary("Use").small().enabled(ready).label("Use drafter"))
+                .add(Button::secondary(t!(use_it)).small().enabled(ready).label(t!(use_drafter)))
                 .clicked();
-            let field = TextField::new(&mut text, "Drafter folder")
-                .hint("Folder or GGUF file of a drafter")
+            let field = TextField::new(&mut text, t!(drafter_folder))
+                .hint(t!(drafter_folder_hint))
                 .width(320.0)
                 .mono();
             let response = ui.add(field);
@@ -141,42 +139,43 @@ fn cap(ui: &mut Ui, state: &State, edited: &mut Decoding) {
     if let Cap::Fixed(cap) = edited.cap {
         most = most.max(cap);
     }
-    SettingsRow::new("Draft cap")
-        .detail("Tokens a round may guess. Auto follows the text; Derived is best for usual text")
+    SettingsRow::new(t!(draft_cap))
+        .detail(t!(draft_cap_detail))
         .reload()
         .show(ui, |ui| {
             let numbers: Vec<String> = (1..=most).map(|cap| cap.to_string()).collect();
-            let mut choices = vec![(Cap::Auto, "Auto"), (Cap::Derived, "Derived"), (Cap::Full, "Full block")];
+            let mut choices = vec![(Cap::Auto, t!(auto)), (Cap::Derived, t!(derived)), (Cap::Full, t!(full_block))];
             choices.extend(numbers.iter().enumerate().map(|(at, text)| (Cap::Fixed(at + 1), text.as_str())));
-            select(ui, "Draft cap", &mut edited.cap, &choices, 150.0);
+            select(ui, t!(draft_cap), &mut edited.cap, &choices, 150.0);
         });
 }
 
 fn tree(ui: &mut Ui, edited: &mut Decoding) {
-    SettingsRow::new("Side branches")
-        .detail("Check alternatives together with the likeliest draft, where that costs no more")
+    SettingsRow::new(t!(side_branches))
+        .detail(t!(side_branches_detail))
         .reload()
         .show(ui, |ui| {
-            let mut choices = vec![(TreeSetting::Auto, "Auto"), (TreeSetting::On, "On"), (TreeSetting::Off, "Off")];
-            let nodes = [4, 8, 12, 16, 24, 32].map(|nodes| (TreeSetting::Nodes(nodes), format!("{nodes} nodes")));
+            let mut choices = vec![
+                (TreeSetting::Auto, t!(auto)),
+                (TreeSetting::On, t!(on)),
+                (TreeSetting::Off, t!(off)),
+            ];
+            let nodes = [4, 8, 12, 16, 24, 32].map(|nodes| (TreeSetting::Nodes(nodes), t!(count_nodes, nodes = nodes)));
             choices.extend(nodes.iter().map(|(setting, text)| (*setting, text.as_str())));
-            select(ui, "Side branches", &mut edited.tree, &choices, 150.0);
+            select(ui, t!(side_branches), &mut edited.tree, &choices, 150.0);
         });
 }
 
 fn lookup(ui: &mut Ui, edited: &mut Decoding) {
-    SettingsRow::new("Lookup")
-        .detail("Guess text that repeats from what stands above")
-        .reload()
-        .show(ui, |ui| {
-            let choices = [(None, "Auto"), (Some(true), "On"), (Some(false), "Off")];
-            segmented(ui, &mut edited.lookup, &choices);
-        });
+    SettingsRow::new(t!(lookup)).detail(t!(lookup_detail)).reload().show(ui, |ui| {
+        let choices = [(None, t!(auto)), (Some(true), t!(on)), (Some(false), t!(off))];
+        segmented(ui, &mut edited.lookup, &choices);
+    });
 }
 
 fn confidence(ui: &mut Ui, edited: &mut Decoding) {
-    SettingsRow::new("Confidence")
-        .detail("Cut a draft where the drafter itself doubts it. 0 never cuts")
+    SettingsRow::new(t!(confidence))
+        .detail(t!(confidence_detail))
         .reload()
         .show(ui, |ui| {
             let theme = Theme::of(ui);
@@ -186,7 +185,7 @@ fn confidence(ui: &mut Ui, edited: &mut Decoding) {
             let mut exact = (f64::from(edited.confidence) * 20.0).round() / 20.0;
             let before = exact;
             ui.add(
-                Slider::new(&mut exact, 0.0..=0.95, "Confidence")
+                Slider::new(&mut exact, 0.0..=0.95, t!(confidence))
                     .step(0.05)
                     .width(150.0)
                     .surface(theme.panel),
@@ -204,21 +203,21 @@ fn window(ui: &mut Ui, state: &State, edited: &mut Decoding) {
     let chosen = edited.context_window.or(model.map(|model| model.max_context));
     let detail = match chosen {
         Some(tokens) if per_token > 0 => {
-            format!(
-                "{} tokens take {} of memory when full",
-                count(tokens),
-                crate::shell::text::bytes(per_token * tokens as u64)
+            t!(
+                tokens_take_memory,
+                tokens = count(tokens),
+                size = crate::shell::text::bytes(per_token * tokens as u64)
             )
         }
-        _ => "How many tokens of conversation are kept".into(),
+        _ => t!(tokens_kept).into(),
     };
-    SettingsRow::new("Context window").detail(&detail).reload().show(ui, |ui| {
+    SettingsRow::new(t!(context_window)).detail(&detail).reload().show(ui, |ui| {
         let mut sizes: Vec<usize> = WINDOWS.into_iter().filter(|size| *size < most).collect();
         sizes.extend(edited.context_window.filter(|size| !sizes.contains(size)));
-        let texts: Vec<String> = sizes.iter().map(|size| format!("{} tokens", count(*size))).collect();
-        let mut choices = vec![(None, "All of the model's")];
+        let texts: Vec<String> = sizes.iter().map(|size| t!(tokens_count, count = count(*size))).collect();
+        let mut choices = vec![(None, t!(all_of_model))];
         choices.extend(sizes.iter().zip(&texts).map(|(size, text)| (Some(*size), text.as_str())));
-        select(ui, "Context window", &mut edited.context_window, &choices, 190.0);
+        select(ui, t!(context_window), &mut edited.context_window, &choices, 190.0);
     });
 }
 
@@ -226,18 +225,15 @@ fn window(ui: &mut Ui, state: &State, edited: &mut Decoding) {
 pub(super) fn reload(ui: &Ui, state: &State, over: Rect, out: &mut Vec<Msg>) {
     let Some(edited) = &state.decoding else { return };
     let changes = changes(&state.settings.decoding, edited);
-    let words = match changes {
-        1 => "One change needs a reload".to_owned(),
-        many => format!("{many} changes need a reload"),
-    };
+    let words = t!(changes_need_reload, n = changes);
     let seconds = state.engine.model.as_ref().map_or(0.0, |model| model.load_seconds);
     let busy = !state.engine.requests.is_empty();
     let detail = if busy {
-        "The reply that is being written will be cut off.".into()
+        t!(reply_will_be_cut).into()
     } else if seconds >= 1.0 {
-        format!("about {seconds:.0} s; chats stay as they are")
+        t!(about_seconds, seconds = format!("{seconds:.0}"))
     } else {
-        "about a second; chats stay as they are".into()
+        t!(about_a_second).into()
     };
     match reload_bar(ui.ctx(), over, &words, &detail) {
         Some(ReloadAnswer::Reload) => out.push(Msg::Decoding(DecodingMsg::Apply)),

@@ -5,6 +5,7 @@ mod pages;
 
 use crate::state::{Msg, SettingsMsg, SettingsPage, State};
 use dspark_look::{Density, Icon, select, space, subnav_row};
+use dspark_strings::{Key, key, t};
 use egui::{Rect, ScrollArea, Ui, UiBuilder, pos2, vec2};
 
 /// What the settings screen remembers between frames.
@@ -20,14 +21,14 @@ pub struct SettingsView {
     pub(super) drafter: Option<String>,
 }
 
-const PAGES: [(SettingsPage, Icon, &str); 7] = [
-    (SettingsPage::General, Icon::SlidersHorizontal, "General"),
-    (SettingsPage::Server, Icon::HardDrives, "Local server"),
-    (SettingsPage::Models, Icon::Cube, "Models"),
-    (SettingsPage::Decoding, Icon::Lightning, "Decoding"),
-    (SettingsPage::Chat, Icon::ChatCircle, "Chat"),
-    (SettingsPage::Data, Icon::ShieldCheck, "Privacy and data"),
-    (SettingsPage::About, Icon::Info, "About"),
+const PAGES: [(SettingsPage, Icon, Key); 7] = [
+    (SettingsPage::General, Icon::SlidersHorizontal, key!(general)),
+    (SettingsPage::Server, Icon::HardDrives, key!(local_server)),
+    (SettingsPage::Models, Icon::Cube, key!(models)),
+    (SettingsPage::Decoding, Icon::Lightning, key!(decoding)),
+    (SettingsPage::Chat, Icon::ChatCircle, key!(chat)),
+    (SettingsPage::Data, Icon::ShieldCheck, key!(privacy_data)),
+    (SettingsPage::About, Icon::Info, key!(about)),
 ];
 
 pub fn show(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg>) {
@@ -39,8 +40,8 @@ pub fn show(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<M
         let place = Rect::from_min_size(area.min + vec2(24.0, 16.0), vec2(240.0, 30.0));
         ui.scope_builder(UiBuilder::new().max_rect(place), |ui| {
             let mut page = state.settings_page;
-            let choices: Vec<(SettingsPage, &str)> = PAGES.iter().map(|(page, _, name)| (*page, *name)).collect();
-            if select(ui, "Settings group", &mut page, &choices, 200.0) {
+            let choices: Vec<(SettingsPage, &str)> = PAGES.iter().map(|(page, _, name)| (*page, name.text())).collect();
+            if select(ui, t!(settings_group), &mut page, &choices, 200.0) {
                 out.push(Msg::Settings(SettingsMsg::Page(page)));
             }
         });
@@ -53,7 +54,7 @@ pub fn show(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<M
         ui.scope_builder(UiBuilder::new().max_rect(nav), |ui| {
             ui.spacing_mut().item_spacing = vec2(0.0, 2.0);
             for (page, icon, name) in PAGES {
-                if subnav_row(ui, icon, name, state.settings_page == page).clicked() {
+                if subnav_row(ui, icon, name.text(), state.settings_page == page).clicked() {
                     out.push(Msg::Settings(SettingsMsg::Page(page)));
                 }
             }

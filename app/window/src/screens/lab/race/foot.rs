@@ -7,6 +7,7 @@ use crate::{
 };
 use dspark_compare::Race;
 use dspark_look::{Button, Icon, IconButton, MenuItem, Slider, Theme, Tone, Type, menu_above, paint, space::radius};
+use dspark_strings::t;
 use egui::{Color32, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 
 /// Height of what stands there while a race is run.
@@ -22,20 +23,16 @@ pub(super) fn running(ui: &mut Ui, state: &State, running: &Running, begins: boo
     let arm = running.lanes.get(running.at).map(|lane| super::super::words::arm_line(&lane.arm));
     let arm = arm.unwrap_or_default();
     let mut words = if running.stopping {
-        "Cancelling: lanes that are done are kept.".to_owned()
+        t!(race_cancelling).to_owned()
     } else if running.judging {
-        "Comparing the texts, token by token.".to_owned()
+        t!(comparing_texts).to_owned()
     } else if begins && !others.is_empty() {
-        format!("{arm} waits until {} is done.", others.join(", "))
+        t!(lane_waits_until, arm = arm, others = others.join(", "))
     } else {
-        format!(
-            "Lane {} of {}: {arm}. One after another, so that each has the whole machine; then all are replayed side by side.",
-            running.at + 1,
-            running.lanes.len()
-        )
+        t!(lane_of, at = running.at + 1, total = running.lanes.len(), arm = arm)
     };
     if !begins && !others.is_empty() {
-        words = format!("{words} {} waits meanwhile.", others.join(", "));
+        words = t!(waits_meanwhile, words = words, others = others.join(", "));
     }
     let theme = Theme::of(ui);
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), RUNNING), Sense::hover());
@@ -53,26 +50,26 @@ pub(super) fn transport(ui: &mut Ui, state: &State, race: &Race, replay: &Replay
     dspark_look::controls(ui, |ui| {
         ui.spacing_mut().item_spacing.x = 8.0;
         let (icon, word, message) = if replay.is_running(now) {
-            (Icon::PauseFill, "Pause the replay", RaceMsg::Pause)
+            (Icon::PauseFill, t!(pause_replay), RaceMsg::Pause)
         } else if replay.is_over(now) {
-            (Icon::PlayFill, "Replay", RaceMsg::Play)
+            (Icon::PlayFill, t!(replay), RaceMsg::Play)
         } else {
-            (Icon::PlayFill, "Go on", RaceMsg::Play)
+            (Icon::PlayFill, t!(go_on), RaceMsg::Play)
         };
         let play = IconButton::new(icon, word).filled(theme.raised, theme.line2, radius::CONTROL);
         if ui.add(play).clicked() {
             out.push(message.into());
         }
-        if ui.add(IconButton::new(Icon::ArrowCounterClockwise, "From the start")).clicked() {
+        if ui.add(IconButton::new(Icon::ArrowCounterClockwise, t!(from_start))).clicked() {
             out.push(RaceMsg::Restart.into());
         }
-        let skip = Button::quiet("Skip").label("Skip to the end").enabled(!replay.is_over(now));
+        let skip = Button::quiet(t!(skip)).label(t!(skip_to_end)).enabled(!replay.is_over(now));
         if ui.add(skip).clicked() {
             out.push(RaceMsg::Skip.into());
         }
-        let clock = format!("{at:.2} s of {}", seconds(replay.length()));
+        let clock = t!(clock_of, at = format!("{at:.2}"), length = seconds(replay.length()));
         let clock = Type::NOTE.galley(ui, clock, theme.t1);
-        let said = "Measured one after another, replayed side by side";
+        let said = t!(measured_one_after_another);
         let said = Type::SMALL.galley(ui, said, theme.t3);
         let room = ui.available_width();
         let aside = if room > 700.0 { said.size().x + 24.0 } else { 0.0 };
@@ -80,7 +77,7 @@ pub(super) fn transport(ui: &mut Ui, state: &State, race: &Race, replay: &Replay
         let clock_width = 130.0;
         let mut value = at;
         let length = replay.length().max(0.01);
-        let slider = Slider::new(&mut value, 0.0..=length, "Moment of the replay")
+        let slider = Slider::new(&mut value, 0.0..=length, t!(moment_of_replay))
             .step(length / 200.0)
             .width(room - clock_width - aside - 16.0);
         let slider = ui.add(slider);
@@ -171,7 +168,7 @@ pub(super) fn verdict(ui: &mut Ui, race: &Race, out: &mut Vec<Msg>) {
 }
 
 fn share(ui: &mut Ui, out: &mut Vec<Msg>) {
-    let button = ui.add(Button::secondary("Share card").small().icon(Icon::Export).caret());
+    let button = ui.add(Button::secondary(t!(share_card)).small().icon(Icon::Export).caret());
     menu_above(&button, 200.0, |ui| {
         for kind in ShareAs::ALL {
             if ui.add(MenuItem::new(kind.name())).clicked() {

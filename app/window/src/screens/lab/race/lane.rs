@@ -10,6 +10,7 @@ use crate::{
 use dspark_compare::{Lane, Race};
 use dspark_look::{Chip, Icon, Theme, Tone, Type, paint, space::radius, tip};
 use dspark_protocol::EngineState;
+use dspark_strings::t;
 use egui::{Color32, CornerRadius, Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
 /// Everything that is drawn of a lane at one moment.
@@ -23,7 +24,7 @@ pub(super) struct Shown {
     plain: bool,
     text: String,
     writing: bool,
-    foot: Vec<(&'static str, String, &'static str)>,
+    foot: Vec<Figure>,
 }
 
 impl Shown {
@@ -38,10 +39,10 @@ impl Shown {
         let most = running.max_tokens.max(1);
         let runs = at == running.at && lane.done.is_none();
         let chip = match &lane.done {
-            Some(done) => (format!("Done in {}", seconds(done.seconds)), Tone::Neutral, Some(Icon::Check)),
-            None if runs && lane.text.is_empty() => ("Begins".into(), Tone::Accent, None),
-            None if runs => (format!("{} of {most} tokens", lane.tokens), Tone::Accent, None),
-            None => ("Waits for its turn".into(), Tone::Neutral, Some(Icon::Clock)),
+            Some(done) => (t!(done_in, time = seconds(done.seconds)), Tone::Neutral, Some(Icon::Check)),
+            None if runs && lane.text.is_empty() => (t!(begins).into(), Tone::Accent, None),
+            None if runs => (t!(tokens_of_most, tokens = lane.tokens, most = most), Tone::Accent, None),
+            None => (t!(waits_its_turn_lane).into(), Tone::Neutral, Some(Icon::Clock)),
         };
         Self {
             title,
@@ -69,10 +70,10 @@ impl Shown {
     pub(super) fn replayed(race: &Race, lane: &Lane, moment: &Moment, place: usize) -> Self {
         let (title, note) = speculation::arm(&lane.arm);
         let note = match lane.cap {
-            Some(0) if lane.arm.options.is_none() => format!("{}, parked", speculation::mode(lane.effective_mode)),
-            Some(0) if !lane.arm.is_plain() => format!("{note}, parked"),
-            Some(cap) if lane.arm.options.is_none() => format!("{}, cap {cap}", speculation::mode(lane.effective_mode)),
-            Some(cap) if note == "best cap" => format!("cap {cap}"),
+            Some(0) if lane.arm.options.is_none() => t!(note_parked, note = speculation::mode(lane.effective_mode)),
+            Some(0) if !lane.arm.is_plain() => t!(note_parked, note = note),
+            Some(cap) if lane.arm.options.is_none() => t!(note_cap, note = speculation::mode(lane.effective_mode), cap = cap),
+            Some(cap) if note == t!(best_cap) => t!(cap_n, cap = cap),
             None if lane.arm.options.is_none() => speculation::mode(lane.effective_mode).into(),
             _ => note,
         };
@@ -80,12 +81,12 @@ impl Shown {
             let first = place == 1 && race.lanes.len() > 1;
             let tone = if first { Tone::Accent } else { Tone::Neutral };
             (
-                format!("{}, {}", ordinal(place), seconds(lane.seconds)),
+                t!(place_time, ordinal = ordinal(place), time = seconds(lane.seconds)),
                 tone,
                 first.then_some(Icon::FlagCheckered),
             )
         } else {
-            (format!("{} of {} tokens", moment.tokens, lane.tokens), Tone::Neutral, None)
+            (t!(tokens_of_most, tokens = moment.tokens, most = lane.tokens), Tone::Neutral, None)
         };
         let verdict = lane.verdict.as_ref().filter(|_| moment.done).map(|verdict| {
             let (word, tone, icon) = words::chip(verdict);
@@ -106,28 +107,43 @@ impl Shown {
     }
 }
 
-fn figures(lane: &Lane) -> Vec<(&'static str, String, &'static str)> {
+/// One figure of a lane.
+struct Figure {
+    label: &'static str,
+    value: String,
+    /// The same in a line with others.
+    short: String,
+    definition: &'static str,
+}
+
+fn figures(lane: &Lane) -> Vec<Figure> {
+    let took = seconds(lane.seconds);
+    let accepted = t!(n_a_pass, n = format!("{:.2}", lane.accept));
     vec![
-        (
-            "Time",
-            seconds(lane.seconds),
-            "from the moment the engine took it up to the last token, reading the prompt included.",
-        ),
-        (
-            "Tokens",
-            lane.tokens.to_string(),
-            "tokens of the answer; the mark that ends it is not counted.",
-        ),
-        (
-            "Accepted",
-            format!("{:.2} a pass", lane.accept),
-            "tokens kept per run of the full model, its own one included. Plain decoding keeps one.",
-        ),
-        (
-            "Passes",
-            lane.target_forwards.to_string(),
-            "runs of the full model after the prompt was read.",
-        ),
+        Figure {
+            label: t!(time),
+            short: took.clone(),
+            value: took,
+            definition: t!(time_definition),
+        },
+        Figure {
+            label: t!(tokens),
+            value: lane.tokens.to_string(),
+            short: t!(count_tokens_lower, count = lane.tokens),
+            definition: t!(lane_tokens_definition),
+        },
+        Figure {
+            label: t!(lane_accepted),
+            short: accepted.clone(),
+            value: accepted,
+            definition: t!(lane_accepted_definition),
+        },
+        Figure {
+            label: t!(passes),
+            value: lane.target_forwards.to_string(),
+            short: t!(count_passes_lower, count = lane.target_forwards),
+            definition: t!(passes_definition),
+        },
     ]
 }
 
@@ -140,7 +156,13 @@ const LOW_FOOT: f32 = 31.0;
 pub(super) fn show(ui: &mut Ui, shown: &Shown, view: &mut LaneView, index: usize, height: f32, out: &mut Vec<Msg>) {
     let theme = Theme::of(ui);
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(Role::Group, true, format!("Lane {}, {}, {}", index + 1, shown.title, shown.note)));
+    response.widget_info(|| {
+        WidgetInfo::labeled(
+            Role::Group,
+            true,
+            t!(lane_label, nth = index + 1, title = shown.title, note = shown.note),
+        )
+    });
     paint::boxed(ui.painter(), rect, radius::CARD, theme.panel, theme.line);
     let head = Rect::from_min_size(rect.min, vec2(rect.width(), HEAD));
     let foot = Rect::from_min_max(
@@ -190,16 +212,12 @@ fn draw_head(ui: &mut Ui, theme: &Theme, head: Rect, shown: &Shown) {
         .galley(pos2(row.left() + width + 6.0, row.top() + 15.0), unit, theme.t2);
     let place = Rect::from_min_size(row.min, vec2(width + 6.0 + unit_width, row.height()));
     let response = ui.interact(place, ui.scope_id().with(("rate", shown.title)), Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{} decode rate {rate} tok/s", shown.title)));
-    tip(
-        response,
-        "Decode rate",
-        "tokens per second after the first one. The time to read the prompt is not in it.",
-    );
+    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, t!(title_decode_rate, title = shown.title, rate = rate)));
+    tip(response, t!(decode_rate), t!(decode_definition));
     if let Some((word, tone, icon, explained)) = &shown.verdict {
         let place = row.with_min_x(place.right() + 8.0).translate(vec2(0.0, 4.0));
         let chip = paint::over_right(ui, place, |ui| ui.add(Chip::new(word).tone(*tone).icon(*icon)));
-        tip(chip, "Beside plain decoding", explained);
+        tip(chip, t!(beside_plain), explained);
     }
     let bar = Rect::from_min_size(pos2(inner.left(), inner.bottom() - 8.0), vec2(inner.width(), 4.0));
     let fill: Color32 = if shown.plain { theme.series.plain } else { theme.series.accepted };
@@ -245,12 +263,7 @@ fn text(ui: &mut Ui, body: Rect, shown: &Shown, view: &mut LaneView, index: usiz
 fn draw_foot(ui: &mut Ui, theme: &Theme, foot: Rect, shown: &Shown) {
     let inner = foot.shrink2(vec2(16.0, 0.0));
     if foot.height() < FOOT {
-        let parts: Vec<String> = (shown.foot.iter())
-            .map(|(label, value, _)| match *label {
-                "Time" | "Accepted" => value.clone(),
-                other => format!("{value} {}", other.to_lowercase()),
-            })
-            .collect();
+        let parts: Vec<&str> = shown.foot.iter().map(|figure| figure.short.as_str()).collect();
         let line = parts.join(" · ");
         let response = ui.interact(foot, ui.scope_id().with((shown.title, "figures")), Sense::hover());
         response.widget_info(|| WidgetInfo::labeled(Role::Label, true, line.as_str()));
@@ -261,7 +274,13 @@ fn draw_foot(ui: &mut Ui, theme: &Theme, foot: Rect, shown: &Shown) {
     // As many as there is room for.
     let count = shown.foot.len().min((inner.width() / 84.0) as usize).max(1);
     let width = inner.width() / count as f32;
-    for (at, (label, value, definition)) in shown.foot.iter().take(count).enumerate() {
+    for (
+        at,
+        Figure {
+            label, value, definition, ..
+        },
+    ) in shown.foot.iter().take(count).enumerate()
+    {
         let cell = Rect::from_min_size(pos2(inner.left() + width * at as f32, foot.top()), vec2(width, foot.height()));
         let response = ui.interact(cell, ui.scope_id().with((shown.title, *label)), Sense::hover());
         response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{label} {value}")));

@@ -11,6 +11,7 @@ use crate::{
 };
 use dspark_compare::Race;
 use dspark_look::{Button, ErrorCard, Icon, TextField, Theme, Type, card_flush, empty_state, list_heading, select};
+use dspark_strings::t;
 use egui::{Ui, vec2};
 use lane::Shown;
 use std::{sync::Arc, time::Duration};
@@ -77,9 +78,9 @@ fn instead(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
         ui.set_min_height(height);
         centred(ui, 560.0, |ui| {
             let card = ErrorCard {
-                title: "The race could not be run",
+                title: t!(race_not_run),
                 cause: reason,
-                primary: "Try again",
+                primary: t!(try_again),
                 details: "",
             };
             let action = card.show(ui);
@@ -94,15 +95,11 @@ fn instead(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
     }
     let begin = |ui: &mut Ui, out: &mut Vec<Msg>| {
         let (title, line, action) = if state.comparing() == Some(Comparing::Benchmark) {
-            ("A benchmark is being run", "One thing is measured at a time.", "Show it")
+            (t!(benchmark_being_run), t!(one_at_a_time), t!(show_it))
         } else if lab.cancelled {
-            ("Cancelled", "No lane was done yet, so nothing is kept of it.", "Race again")
+            (t!(cancelled), t!(no_lane_done), t!(race_again))
         } else {
-            (
-                "One prompt, several ways to decode it",
-                "Each lane runs alone; then all are replayed side by side and their texts compared, token by token.",
-                "Start the race",
-            )
+            (t!(race_empty_title), t!(race_empty_line), t!(start_race))
         };
         if empty_state(ui, Icon::FlagCheckered, title, line, action) {
             out.push(if state.comparing().is_some() {
@@ -126,7 +123,7 @@ fn instead(ui: &mut Ui, state: &State, height: f32, out: &mut Vec<Msg>) {
 /// Races that were run before.
 fn earlier(ui: &mut Ui, races: &[Arc<Race>], out: &mut Vec<Msg>) {
     card_flush(ui, |ui| {
-        list_heading(ui, "Earlier races");
+        list_heading(ui, t!(earlier_races));
         for race in races {
             let line = format!("{} · {}", race.prompt, setup::about(&race.stamp));
             if setup::history_row(ui, &race.stamp, &words::outcome(race), &line, false).clicked() {
@@ -148,15 +145,15 @@ fn controls(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         ui.spacing_mut().item_spacing.x = 8.0;
         let own = PRESETS.len();
         let mut chosen = PRESETS.iter().position(|(_, text)| *text == lab.prompt).unwrap_or(own);
-        let mut choices: Vec<(usize, &str)> = PRESETS.iter().enumerate().map(|(at, (name, _))| (at, *name)).collect();
-        choices.push((own, "Own text"));
-        if select(ui, "Prompt", &mut chosen, &choices, PRESET) {
+        let mut choices: Vec<(usize, &str)> = PRESETS.iter().enumerate().map(|(at, (name, _))| (at, name.text())).collect();
+        choices.push((own, t!(own_text)));
+        if select(ui, t!(prompt), &mut chosen, &choices, PRESET) {
             let text = PRESETS.get(chosen).map(|(_, text)| text.clone());
             out.push(RaceMsg::Prompt(text.unwrap_or_default()).into());
         }
         let mut text = lab.prompt.clone();
-        let field = TextField::new(&mut text, "Prompt of the race")
-            .hint("What every lane answers")
+        let field = TextField::new(&mut text, t!(prompt_of_race))
+            .hint(t!(what_lanes_answer))
             .width(width - PRESET - TOKENS - LANES - START - 4.0 * 8.0);
         let field = ui.add(field);
         let entered = field.lost_focus() && ui.input(|input| input.key_pressed(egui::Key::Enter));
@@ -164,20 +161,20 @@ fn controls(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
             out.push(RaceMsg::Prompt(text).into());
         }
         let mut tokens = lab.max_tokens;
-        let words: Vec<String> = RACE_TOKENS.iter().map(|count| format!("{count} tokens")).collect();
+        let words: Vec<String> = RACE_TOKENS.iter().map(|count| t!(tokens_choice, count = count)).collect();
         let choices: Vec<(usize, &str)> = RACE_TOKENS.into_iter().zip(words.iter().map(String::as_str)).collect();
-        if select(ui, "Length", &mut tokens, &choices, TOKENS) {
+        if select(ui, t!(length), &mut tokens, &choices, TOKENS) {
             out.push(RaceMsg::Tokens(tokens).into());
         }
         setup::lanes(ui, state, LANES, out);
         if lab.running.as_ref().is_some_and(|running| !running.stopping) {
-            if ui.add(Button::secondary("Cancel").icon(Icon::X).min_width(START)).clicked() {
+            if ui.add(Button::secondary(t!(cancel)).icon(Icon::X).min_width(START)).clicked() {
                 out.push(RaceMsg::Cancel.into());
             }
             return;
         }
         let ready = state.has_model() && state.models.loading.is_none() && state.comparing().is_none();
-        let words = if lab.shown.is_some() { "Race again" } else { "Race" };
+        let words = if lab.shown.is_some() { t!(race_again) } else { t!(race) };
         let start = Button::primary(words)
             .icon(Icon::FlagCheckered)
             .min_width(START)

@@ -3,56 +3,49 @@
 use crate::screens::lab::words::{arm, arm_line};
 use dspark_compare::{Difference, Race, Verdict};
 use dspark_look::{Icon, Tone};
+use dspark_strings::t;
 
 /// One word or two for a lane.
 pub(crate) fn chip(verdict: &Verdict) -> (String, Tone, Icon) {
     match verdict {
-        Verdict::Identical => ("Identical".into(), Tone::Ok, Icon::SealCheck),
-        Verdict::Shorter { at } => (format!("Same for {at}"), Tone::Neutral, Icon::Minus),
-        Verdict::NearTie(at) => (format!("Near tie at {}", at.at + 1), Tone::Neutral, Icon::Info),
-        Verdict::Differs(at) => (format!("Differs at {}", at.at + 1), Tone::Bad, Icon::WarningOctagonFill),
+        Verdict::Identical => (t!(identical).into(), Tone::Ok, Icon::SealCheck),
+        Verdict::Shorter { at } => (t!(same_for, at = at), Tone::Neutral, Icon::Minus),
+        Verdict::NearTie(at) => (t!(near_tie_at, at = at.at + 1), Tone::Neutral, Icon::Info),
+        Verdict::Differs(at) => (t!(differs_at, at = at.at + 1), Tone::Bad, Icon::WarningOctagonFill),
     }
 }
 
 /// A token so that it can be seen: spaces and line ends too.
 fn token(text: &str, id: u32) -> String {
     if text.is_empty() {
-        return format!("token {id}");
+        return t!(token_id, id = id);
     }
     let shown: String = text.chars().map(|letter| if letter == '\n' { '⏎' } else { letter }).collect();
-    format!("“{shown}”")
+    t!(quoted_token, shown = shown)
 }
 
 fn apart(at: &Difference) -> String {
     if at.logits.is_none() {
-        return "one-by-one decoding agrees with both".into();
+        return t!(one_by_one_agrees).into();
     }
-    format!("the logits are {:.1} ulps apart ({:.4})", at.ulps, at.margin)
+    t!(logits_apart, ulps = format!("{:.1}", at.ulps), margin = format!("{:.4}", at.margin))
 }
 
 /// What a lane's text is beside that of plain decoding.
 pub(crate) fn explain(verdict: &Verdict) -> String {
     let both = |at: &Difference| {
-        format!(
-            "at token {} it wrote {} where plain decoding wrote {}",
-            at.at + 1,
-            token(&at.text, at.token),
-            token(&at.reference_text, at.reference_token)
+        t!(
+            wrote_where_plain,
+            at = at.at + 1,
+            own = token(&at.text, at.token),
+            plain = token(&at.reference_text, at.reference_token)
         )
     };
     match verdict {
-        Verdict::Identical => "every token id is the one that plain decoding wrote.".into(),
-        Verdict::Shorter { at } => format!("the same ids as far as the shorter of both goes, which is {at} tokens."),
-        Verdict::NearTie(at) => format!(
-            "{}; {}: as good as tied, so that rounding decides, which is not the same for one row and for several.",
-            both(at),
-            apart(at)
-        ),
-        Verdict::Differs(at) => format!(
-            "{}; {}: too far for a tie. Please report this with the JSON of the race.",
-            both(at),
-            apart(at)
-        ),
+        Verdict::Identical => t!(every_token_same).into(),
+        Verdict::Shorter { at } => t!(same_as_far, at = at),
+        Verdict::NearTie(at) => t!(near_tie_explain, both = both(at), apart = apart(at)),
+        Verdict::Differs(at) => t!(differs_explain, both = both(at), apart = apart(at)),
     }
 }
 
@@ -62,13 +55,13 @@ pub(crate) fn brief(race: &Race) -> String {
         let name = arm_line(&lane.arm);
         let tokens = |at: &Difference| {
             let (own, plain) = (token(&at.text, at.token), token(&at.reference_text, at.reference_token));
-            format!("{name}: {own} for {plain} at token {}", at.at + 1)
+            t!(brief_tokens, name = name, own = own, plain = plain, at = at.at + 1)
         };
         match lane.verdict.as_ref()? {
             Verdict::Identical => None,
-            Verdict::Shorter { at } => Some(format!("{name}: the same {at} tokens, then one of them ends")),
-            Verdict::NearTie(at) => Some(format!("{}, {:.1} ulps apart: a tie", tokens(at), at.ulps)),
-            Verdict::Differs(at) => Some(format!("{}, {:.1} ulps apart", tokens(at), at.ulps)),
+            Verdict::Shorter { at } => Some(t!(brief_shorter, name = name, at = at)),
+            Verdict::NearTie(at) => Some(t!(brief_tie, tokens = tokens(at), ulps = format!("{:.1}", at.ulps))),
+            Verdict::Differs(at) => Some(t!(brief_differs, tokens = tokens(at), ulps = format!("{:.1}", at.ulps))),
         }
     });
     let parts: Vec<String> = parts.collect();
@@ -95,18 +88,15 @@ fn speed(race: &Race) -> String {
         .max_by(|a, b| a.1.total_cmp(&b.1));
     match best {
         Some((lane, times)) if race.lanes.len() > 2 => {
-            let with = match (lane.arm.options, arm(&lane.arm).0) {
-                (None, _) => "as in chat".to_owned(),
-                (Some(_), name) => format!("with {name}"),
-            };
-            if times >= 1.0 {
-                format!("{times:.2}× faster {with}")
-            } else {
-                format!("at most {times:.2}× the rate of plain decoding")
+            let times_words = format!("{times:.2}");
+            match (lane.arm.options, arm(&lane.arm).0) {
+                _ if times < 1.0 => t!(speed_at_most, times = times_words),
+                (None, _) => t!(speed_as_in_chat, times = times_words),
+                (Some(_), name) => t!(speed_with, times = times_words, name = name),
             }
         }
-        Some((_, times)) if times >= 1.0 => format!("{times:.2}× faster"),
-        Some((_, times)) => format!("{times:.2}× the rate of plain decoding"),
+        Some((_, times)) if times >= 1.0 => t!(speed_faster, times = format!("{times:.2}")),
+        Some((_, times)) => t!(speed_slower, times = format!("{times:.2}")),
         None => String::new(),
     }
 }
@@ -129,27 +119,24 @@ pub(crate) fn judgement(race: &Race) -> Judgement {
     }
     let all = |matches: fn(&Verdict) -> bool| judged.iter().all(|(_, verdict)| matches(verdict));
     let (verdict, tone, icon) = if judged.is_empty() {
-        ("Not compared".to_owned(), Tone::Neutral, Icon::Info)
+        (t!(not_compared).to_owned(), Tone::Neutral, Icon::Info)
     } else if all(Verdict::is_identical) {
         let tokens = race.reference().map_or(0, |lane| lane.tokens);
-        let whose = if several { "of every lane match" } else { "match" };
-        lines.push(format!(
-            "All {tokens} token ids {whose} plain decoding. Speculation changed the speed and nothing else."
-        ));
-        ("Identical output".to_owned(), Tone::Ok, Icon::SealCheckFill)
+        lines.push(if several {
+            t!(all_ids_match_lanes, tokens = tokens)
+        } else {
+            t!(all_ids_match, tokens = tokens)
+        });
+        (t!(identical_output).to_owned(), Tone::Ok, Icon::SealCheckFill)
     } else if all(|verdict| verdict.difference().is_none()) {
-        ("Identical where they overlap".to_owned(), Tone::Neutral, Icon::Info)
+        (t!(identical_overlap).to_owned(), Tone::Neutral, Icon::Info)
     } else if all(|verdict| !matches!(verdict, Verdict::Differs(_))) {
-        ("Equal up to a near tie".to_owned(), Tone::Neutral, Icon::Info)
+        (t!(equal_near_tie).to_owned(), Tone::Neutral, Icon::Info)
     } else {
-        (
-            "Another text than plain decoding writes".to_owned(),
-            Tone::Bad,
-            Icon::WarningOctagonFill,
-        )
+        (t!(another_text_than_plain).to_owned(), Tone::Bad, Icon::WarningOctagonFill)
     };
     if let Some(stopped) = &race.stopped {
-        let done = format!("{} of its lanes were done before it ended: {stopped}.", race.lanes.len());
+        let done = t!(lanes_done_before, done = race.lanes.len(), stopped = stopped);
         lines.insert(0, done);
     }
     for lane in &race.lanes {
@@ -158,16 +145,17 @@ pub(crate) fn judgement(race: &Race) -> Judgement {
         }
     }
     if !race.beside.is_empty() {
-        lines.push(format!(
-            "{} was being answered or waited meanwhile: take the rates with care.",
-            race.beside.join(", ")
-        ));
+        lines.push(t!(answered_meanwhile, who = race.beside.join(", ")));
     }
     let title = if race.stopped.is_some() {
-        "Ended early".to_owned()
+        t!(ended_early).to_owned()
     } else {
         let speed = speed(race);
-        if speed.is_empty() { verdict } else { format!("{verdict}, {speed}") }
+        if speed.is_empty() {
+            verdict
+        } else {
+            t!(verdict_speed, verdict = verdict, speed = speed)
+        }
     };
     let icon = if race.stopped.is_some() { Icon::StopFill } else { icon };
     Judgement { title, lines, tone, icon }
