@@ -47,6 +47,9 @@ pub enum Scene {
     /// One runs, one waits, one failed.
     ModelsDownloads,
     Settings,
+    SettingsModels,
+    SettingsData,
+    SettingsAbout,
     Picker,
     /// Rounds of two replies.
     Live,
@@ -117,6 +120,9 @@ impl Scene {
             "models-search" => Self::ModelsSearch,
             "models-downloads" => Self::ModelsDownloads,
             "settings" => Self::Settings,
+            "settings-models" => Self::SettingsModels,
+            "settings-data" => Self::SettingsData,
+            "settings-about" => Self::SettingsAbout,
             "picker" => Self::Picker,
             "live" => Self::Live,
             "live-parked" => Self::LiveParked,
@@ -306,7 +312,10 @@ impl Scene {
                 messages.extend(downloads());
                 messages
             }
-            Self::Settings => vec![Msg::Settings(SettingsMsg::Page(SettingsPage::General)), Msg::Show(Screen::Settings)],
+            Self::Settings => settings(SettingsPage::General),
+            Self::SettingsModels => settings(SettingsPage::Models),
+            Self::SettingsData => settings(SettingsPage::Data),
+            Self::SettingsAbout => settings(SettingsPage::About),
             Self::Machine => {
                 let reply = |(context, rate)| Reply {
                     context,
@@ -395,6 +404,10 @@ impl Scene {
             Self::Picker => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Models(ModelsMsg::Picker(true))],
         }
     }
+}
+
+fn settings(page: SettingsPage) -> Vec<Msg> {
+    vec![Msg::Settings(SettingsMsg::Page(page)), Msg::Show(Screen::Settings)]
 }
 
 /// A machine that is known, and a model that has been used on it.

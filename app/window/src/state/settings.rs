@@ -1,4 +1,4 @@
-use super::{Effect, State, Toast};
+use super::{Effect, State, Toast, TokenAsk};
 use crate::{bridge::ServerFailure, settings::Settings};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -38,7 +38,12 @@ pub enum SettingsMsg {
 
 pub(super) fn update(state: &mut State, message: SettingsMsg, out: &mut Vec<Effect>) {
     match message {
-        SettingsMsg::Page(page) => state.settings_page = page,
+        SettingsMsg::Page(page) => {
+            state.settings_page = page;
+            if page == SettingsPage::Models {
+                out.push(Effect::Token(TokenAsk::Look));
+            }
+        }
         SettingsMsg::Changed(settings) => {
             let before = std::mem::replace(&mut state.settings, *settings);
             if before == state.settings {
@@ -49,6 +54,9 @@ pub(super) fn update(state: &mut State, message: SettingsMsg, out: &mut Vec<Effe
             }
             if before.server != state.settings.server {
                 serve(state, out);
+            }
+            if before.models.download_limit != state.settings.models.download_limit {
+                out.push(Effect::LimitDownloads(state.settings.models.bytes_per_second()));
             }
             if before.chat != state.settings.chat {
                 super::chat::count_tokens(state, out);

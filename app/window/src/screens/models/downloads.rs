@@ -4,7 +4,7 @@ use super::hub::words;
 use crate::{
     bridge::{Kind, Leftover},
     shell::{header::fetching_words, text::bytes},
-    state::{DownloadMsg, Fetching, Held, HubMsg, ModelsMsg, ModelsTab, Msg, Question, State, short},
+    state::{DownloadMsg, Fetching, Held, HubMsg, ModelsMsg, ModelsTab, Msg, Question, State, TokenMsg, short},
 };
 use dspark_look::{Button, Icon, Progress, Theme, Type, card, empty_card, progress_row};
 use egui::{Align, Label, Layout, Ui, vec2};
@@ -156,7 +156,7 @@ fn stopped(ui: &mut Ui, held: &Held, out: &mut Vec<Msg>) {
             Icon::WarningOctagonFill.show(ui, 16.0, theme.bad);
             ui.label(Type::PANEL.rich(format!("{name}: {}", lower(title)), theme.t1));
         });
-        ui.add(Label::new(Type::NOTE.rich(&trouble.words, theme.t2)).wrap());
+        dspark_look::linked(ui, &trouble.words, Type::NOTE, theme.t2);
         ui.add(Label::new(Type::SMALL.rich(here, theme.t3)).wrap());
         ui.add_space(8.0);
         ui.horizontal(|ui| {
@@ -165,6 +165,7 @@ fn stopped(ui: &mut Ui, held: &Held, out: &mut Vec<Msg>) {
                 out.extend(remedy(held));
             }
             if matches!(trouble.kind, Kind::Gated | Kind::Refused) {
+                small(ui, "Enter a token", name, None, TokenMsg::Enter.into(), out);
                 small(ui, "Try again", name, None, DownloadMsg::Resume(id.clone()).into(), out);
             }
             small(ui, "Drop", name, None, DownloadMsg::Drop(id.clone()).into(), out);

@@ -38,6 +38,9 @@ impl<'a> Line<'a> {
         if entry.experts {
             chips.push(("MoE", Tone::Neutral));
         }
+        if entry.second {
+            chips.push(("Second copy", Tone::Neutral));
+        }
         match state.models.shelf.checked.get(&entry.path) {
             Some(Ok(())) => chips.push(("Checked", Tone::Ok)),
             Some(Err(_)) => chips.push(("Damaged", Tone::Bad)),

@@ -7,7 +7,7 @@ use crate::{
         keys::{self, MAP},
         picker::expand,
     },
-    state::{FilesMsg, ModelsMsg, Msg, ServerState, SettingsMsg, SettingsPage, State},
+    state::{FilesMsg, ModelsMsg, Msg, Purpose, ServerState, SettingsMsg, SettingsPage, State},
 };
 use dspark_look::{
     Button, Chip, Icon, IconButton, SettingsRow, Slider, TextField, Theme, Tone, Type, command_strip, segmented, settings_group, toggle,
@@ -17,9 +17,12 @@ use egui::{Frame, TextEdit, Ui, vec2};
 pub(super) fn show(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg>) {
     let mut settings = state.settings.clone();
     match state.settings_page {
-        SettingsPage::General => general(ui, &mut settings),
+        SettingsPage::General => general(ui, state, &mut settings, out),
         SettingsPage::Server => server(ui, state, &mut settings, view, out),
-        SettingsPage::Models => models(ui, state, view, out),
+        SettingsPage::Models => {
+            models(ui, state, view, out);
+            super::hub::show(ui, state, &mut settings, view, out);
+        }
         SettingsPage::Decoding => super::decoding::show(ui, state, view, out),
         SettingsPage::Chat => chat(ui, &mut settings),
         SettingsPage::Data => data(ui, state, view, out),
@@ -34,7 +37,7 @@ fn gap(ui: &mut Ui) {
     ui.add_space(18.0);
 }
 
-fn general(ui: &mut Ui, settings: &mut Settings) {
+fn general(ui: &mut Ui, state: &State, settings: &mut Settings, out: &mut Vec<Msg>) {
     settings_group(ui, "Appearance", |ui| {
         let appearance = &mut settings.appearance;
         SettingsRow::new("Theme").detail("Auto follows the system").show(ui, |ui| {
@@ -89,6 +92,7 @@ fn general(ui: &mut Ui, settings: &mut Settings) {
                 toggle(ui, &mut settings.general.load_last_model, "Load the last model at start")
             });
     });
+    super::desktop::manners(ui, state, settings, out);
     settings_group(ui, "Keyboard", |ui| {
         let more = [
             ("Send", "⏎"),
@@ -229,12 +233,13 @@ fn models(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg
             });
         }
         SettingsRow::new("Add a folder").show(ui, |ui| {
+            super::desktop::browse(ui, "Browse for a folder", Purpose::ModelFolder, out);
             let ready = !view.folder.trim().is_empty();
             let add = ui.add(Button::secondary("Add").small().enabled(ready)).clicked();
             let response = ui.add(
                 TextField::new(&mut view.folder, "Folder to add")
                     .hint("Path of a folder with models")
-                    .width(320.0)
+                    .width(260.0)
                     .mono(),
             );
             let entered = response.lost_focus() && ui.input(|input| input.key_pressed(egui::Key::Enter));
@@ -293,6 +298,7 @@ fn data(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg>)
         SettingsRow::new("Model downloads")
             .detail("The model hub, or the package index for the starter, sees which model you ask for")
             .show(ui, |ui| ui.add(Chip::new("when you ask")));
+        super::data::also_leaves(ui);
         SettingsRow::new("Usage statistics")
             .detail("None are collected")
             .show(ui, |ui| ui.add(Chip::new("none").tone(Tone::Ok).icon(Icon::Check)));
@@ -302,10 +308,11 @@ fn data(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg>)
         SettingsRow::new("Import")
             .detail("An export of ChatGPT, LM Studio or Open WebUI, or a folder of them. Dropping the file on the window does the same")
             .show(ui, |ui| {
+                super::desktop::browse(ui, "Browse for exported chats", Purpose::Import, out);
                 let ready = !view.import.trim().is_empty();
                 let import = ui.add(Button::secondary("Import").small().enabled(ready)).clicked();
                 let field = TextField::new(&mut view.import, "Export to import");
-                let response = ui.add(field.hint("Path of a file or folder").width(260.0).mono());
+                let response = ui.add(field.hint("Path of a file or folder").width(200.0).mono());
                 let entered = response.lost_focus() && ui.input(|input| input.key_pressed(egui::Key::Enter));
                 if (import || entered) && ready {
                     out.push(Msg::Files(FilesMsg::Import(expand(view.import.trim()))));
@@ -313,7 +320,7 @@ fn data(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg>)
                 }
             });
     });
-    gap(ui);
+    super::data::chats(ui, state, out);
     let theme = Theme::of(ui);
     ui.label(Type::PANEL.rich("Where your data is", theme.t1));
     ui.add_space(8.0);
@@ -338,7 +345,9 @@ fn about(ui: &mut Ui, state: &State) {
             let theme = Theme::of(ui);
             SettingsRow::new(name).show(ui, |ui| ui.label(Type::BASE.rich(value, theme.t2)));
         };
-        row(ui, "Version", &state.version);
+        let (version, commit) = super::about::version(&state.version);
+        row(ui, "Version", version);
+        row(ui, "Commit", commit.unwrap_or("not known to this build"));
         row(
             ui,
             "MLX",
@@ -353,4 +362,5 @@ fn about(ui: &mut Ui, state: &State) {
         row(ui, "Licence", "MIT");
         row(ui, "Fonts and icons", "Inter, JetBrains Mono (OFL 1.1), Phosphor (MIT)");
     });
+    super::about::notices(ui);
 }
