@@ -4,13 +4,21 @@
 mod stage;
 
 use dspark_desktop::Choice;
-use dspark_protocol::double::Script;
+use dspark_protocol::double::{self, Script};
 use dspark_window::{
     settings::ThemeChoice,
     state::{Msg, Report, Screen, SettingsMsg, SettingsPage},
 };
 use egui_kittest::kittest::Queryable;
-use stage::{Test, idle, open, picture, scene, send, until, window};
+use stage::{Test, idle, open_with, picture, scene, send, settings, until, window};
+
+/// High enough for the whole page.
+fn open(script: Script) -> Test {
+    let folder = tempfile::tempdir().unwrap();
+    let mut test = open_with(double::start(script), folder, [1100.0, 1500.0], settings(ThemeChoice::Dark));
+    until(&mut test, "a model", |window| window.state.has_model());
+    test
+}
 
 fn page(test: &mut Test, page: SettingsPage) {
     let inbox = window(test).inbox();

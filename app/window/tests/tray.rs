@@ -204,8 +204,9 @@ fn inside() {
             .unwrap(),
     );
     std::thread::sleep(Duration::from_millis(800));
-    let data = tempfile::tempdir().unwrap();
-    let start = |more: &[&str]| {
+    // The scene is written into its folder at each start.
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let start = |data: &tempfile::TempDir, more: &[&str]| {
         let child = Command::new(&example)
             .args(["--scene", "chat", "--theme", "dark", "--data"])
             .arg(data.path())
@@ -217,7 +218,7 @@ fn inside() {
             .spawn();
         Killed(child.unwrap())
     };
-    let mut app = start(&[]);
+    let mut app = start(&folders[0], &[]);
     let item = registered
         .recv_timeout(Duration::from_secs(30))
         .expect("the item registers with the watcher");
@@ -264,7 +265,7 @@ fn inside() {
     assert!(status.success());
 
     // As at login: nothing is in the way, and the menu brings the window.
-    let mut app = start(&["--hidden"]);
+    let mut app = start(&folders[1], &["--hidden"]);
     let desk = Desk {
         bus: desk.bus,
         item: registered.recv_timeout(Duration::from_secs(30)).expect("the second item registers"),

@@ -4,7 +4,7 @@ use super::support::*;
 use dspark_desktop::{Awake, Choice as Chosen, Event as Said, Login, Note};
 use dspark_window::{
     bridge::{Activity, ClientTotals, Kind, Trouble},
-    state::{BenchMsg, DesktopAsk, DesktopMsg, FilesMsg, Purpose, RaceMsg},
+    state::{BenchMsg, DesktopAsk, DesktopMsg, FilesMsg, Purpose, RaceMsg, update},
 };
 use std::time::{SystemTime, UNIX_EPOCH};
 

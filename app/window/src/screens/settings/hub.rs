@@ -46,11 +46,11 @@ fn token(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg>
         None => "For gated and private models".to_owned(),
         Some((Some(TokenFrom::Variable), _)) => "HF_TOKEN is set, and goes before one that is kept here".into(),
         Some((Some(TokenFrom::Shared(path)), _)) => {
-            format!("`{}` has one, and goes before one that is kept here", state.agents.short(path))
+            format!("{} has one, and goes before one that is kept here", state.agents.short(path))
         }
-        Some((Some(TokenFrom::Kept), found)) => format!("Kept in `{}`, which only you can read", state.agents.short(&found.file)),
+        Some((Some(TokenFrom::Kept), found)) => format!("Kept in {}, which only you can read", state.agents.short(&found.file)),
         Some((None, found)) => format!(
-            "For gated and private models. It is kept in `{}`, which only you can read",
+            "For gated and private models. It is kept in {}, which only you can read",
             state.agents.short(&found.file)
         ),
     };
