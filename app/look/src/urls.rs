@@ -44,11 +44,9 @@ fn trimmed(address: &str) -> usize {
         let Some(last) = address.chars().next_back() else { return 0 };
         let opens = address.matches('(').count();
         let ends = match last {
-            '.' | ',' | ':' | ';' | '!' | '?' | '*' | '_' | '~' | '\'' | '’' => true,
+            '.' | ',' | ':' | ';' | '!' | '?' | '*' | '_' | '~' | '\'' | '’' | '。' | '，' | '、' | '）' | '」' => true,
             // One that was opened inside is part of it.
             ')' => address.matches(')').count() > opens,
-            // CJK punctuation.
-            '。' | '，' | '、' | '）' | '」' => true,
             _ => false,
         };
         if !ends {

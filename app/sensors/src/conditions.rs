@@ -45,10 +45,10 @@ pub enum PowerMode {
 }
 
 impl PowerMode {
-    /// `Power saver`.
+    /// `Saving`.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Saving => "Power saver",
+            Self::Saving => "Saving",
             Self::Automatic => "Automatic",
             Self::Performance => "Performance",
         }

@@ -38,7 +38,7 @@ fn open() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         || std::env::temp_dir().join(format!("double-window-{}", std::process::id())),
         PathBuf::from,
     );
-    let scene = scene::Scene::new(&name).ok_or("scenes: play, chat, reply, empty, first-run, first-run-check, first-run-go, first-run-done, models, settings, settings-models, settings-data, settings-about, picker, live, live-parked, live-plain, live-empty, curves, curves-parked, curves-empty, decoding, palette, lab-no-model, machine, machine-empty, race, race-four, race-running, race-earlier, race-empty, benchmark, benchmark-empty, agents, agents-change, agents-changed, agents-steps, agents-off, connections, connections-empty, stream, heavy")?;
+    let scene = scene::Scene::new(&name).ok_or("scenes: play, chat, reply, empty, first-run, first-run-check, first-run-go, first-run-done, models, settings, settings-models, settings-data, settings-report, settings-about, picker, live, live-parked, live-plain, live-empty, curves, curves-parked, curves-empty, decoding, palette, lab-no-model, machine, machine-empty, race, race-four, race-running, race-earlier, race-empty, benchmark, benchmark-empty, agents, agents-change, agents-changed, agents-steps, agents-off, connections, connections-empty, stream, heavy")?;
     scene.prepare(&data, value("--theme").as_deref())?;
     let mut options = AppOptions::new(
         scene.engine(),

@@ -106,15 +106,16 @@ fn clicks(signals: MessageIterator, shown: &Mutex<BTreeSet<u32>>, voice: &Voice)
     for signal in signals.map_while(Result::ok) {
         let header = signal.header();
         let ours = |id: u32| shown.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-        match header.member().map(|member| member.as_str()) {
-            Some("ActionInvoked") => {
+        let member = header.member().map(ToString::to_string).unwrap_or_default();
+        match member.as_str() {
+            "ActionInvoked" => {
                 if let Ok((id, _)) = signal.body().deserialize::<(u32, String)>()
                     && ours(id)
                 {
                     voice.say(Event::Clicked);
                 }
             }
-            Some("NotificationClosed") => {
+            "NotificationClosed" => {
                 if let Ok((id, _)) = signal.body().deserialize::<(u32, u32)>() {
                     ours(id);
                 }

@@ -41,7 +41,8 @@ impl Entry for LaunchAgent {
     fn text(&self) -> String {
         let path = self.program.path.to_string_lossy();
         let words = std::iter::once(path.as_ref()).chain(self.program.arguments.iter().map(String::as_str));
-        let words: String = words.map(|word| format!("    <string>{}</string>\n", escaped(word))).collect();
+        let words: Vec<String> = words.map(|word| format!("    <string>{}</string>\n", escaped(word))).collect();
+        let words = words.concat();
         // Not kept alive: a person who quits means it. In a graphical session only; `Interactive` keeps it out of the limits
         // that launchd puts on background work.
         format!(

@@ -16,8 +16,8 @@ use dspark_window::{
     bridge::Offer,
     settings::{Settings, ThemeChoice},
     state::{
-        AgentsMsg, AgentsView, Asker, BenchMsg, ChatMsg, Choice, DecodingMsg, FirstRunMsg, HubMsg, Known, LabMsg, LabView, MachineMsg,
-        Measured, ModelsMsg, ModelsTab, Msg, PaletteMsg, RaceMsg, Reply, Screen, SettingsMsg, SettingsPage, ShelfMsg, Used,
+        AgentsMsg, AgentsView, Asker, BenchMsg, ChatMsg, Choice, DataMsg, DecodingMsg, FirstRunMsg, HubMsg, Known, LabMsg, LabView,
+        MachineMsg, Measured, ModelsMsg, ModelsTab, Msg, PaletteMsg, RaceMsg, Reply, Screen, SettingsMsg, SettingsPage, ShelfMsg, Used,
     },
 };
 use std::{error::Error, path::Path};
@@ -49,6 +49,8 @@ pub enum Scene {
     Settings,
     SettingsModels,
     SettingsData,
+    /// What a report would say.
+    SettingsReport,
     SettingsAbout,
     Picker,
     /// Rounds of two replies.
@@ -122,6 +124,7 @@ impl Scene {
             "settings" => Self::Settings,
             "settings-models" => Self::SettingsModels,
             "settings-data" => Self::SettingsData,
+            "settings-report" => Self::SettingsReport,
             "settings-about" => Self::SettingsAbout,
             "picker" => Self::Picker,
             "live" => Self::Live,
@@ -315,6 +318,11 @@ impl Scene {
             Self::Settings => settings(SettingsPage::General),
             Self::SettingsModels => settings(SettingsPage::Models),
             Self::SettingsData => settings(SettingsPage::Data),
+            Self::SettingsReport => {
+                let mut messages = settings(SettingsPage::Data);
+                messages.push(DataMsg::Report.into());
+                messages
+            }
             Self::SettingsAbout => settings(SettingsPage::About),
             Self::Machine => {
                 let reply = |(context, rate)| Reply {

@@ -27,7 +27,8 @@ fn processor(ui: &mut Ui, reading: &Reading) {
         );
     }
     if let Some(mode) = conditions.power_mode {
-        let chip = ui.add(Chip::new(mode.name()));
+        let words = format!("Power: {}", mode.name().to_lowercase());
+        let chip = ui.add(Chip::new(&words));
         tip(chip, "Power mode", "what the system trades: speed, or power and quiet.");
     }
     let celsius = conditions.celsius.map(|celsius| format!("{celsius:.0} °C"));
