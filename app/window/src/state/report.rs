@@ -40,7 +40,13 @@ pub(super) fn gathered(state: &State) -> Gathered {
             line("Note", note);
         }
     }
-    line("Memory of the engine", &format!("{:?}", engine.memory));
+    let memory = &engine.memory;
+    let used = [memory.active, memory.cache, memory.peak, memory.limit].map(|bytes| bytes >> 20);
+    let [active, cache, peak, limit] = used;
+    line(
+        "Memory of the engine",
+        &format!("{active} MiB, {cache} MiB kept for reuse, {peak} MiB at most, of {limit} MiB"),
+    );
     line(
         "Server",
         &match &state.server {
@@ -58,8 +64,14 @@ pub(super) fn gathered(state: &State) -> Gathered {
     }
     text.push_str("\nInstalled models\n");
     for entry in state.models.survey.iter().flat_map(|survey| &survey.installed) {
-        let problem = entry.problem.as_ref().map_or_else(String::new, |problem| format!(", {problem}"));
-        let _ = writeln!(text, "- {} ({}, {}){problem}", entry.name, entry.detail, entry.source);
+        let facts = [Some(&entry.detail), Some(&entry.source), entry.problem.as_ref()];
+        let facts: Vec<&str> = facts
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+            .filter(|fact| !fact.is_empty())
+            .collect();
+        let _ = writeln!(text, "- {}: {}", entry.name, facts.join(", "));
     }
     text.push_str("\nSettings\n");
     text.push_str(&settings(&state.settings));

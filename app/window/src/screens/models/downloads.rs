@@ -32,7 +32,7 @@ pub(super) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         return room(ui, state);
     }
     if let Some(fetching) = &models.fetching {
-        running(ui, fetching, out);
+        running(ui, fetching, state.settings.models.download_limit, out);
     }
     for offer in &downloads.queue {
         let size = if offer.bytes > 0 {
@@ -81,11 +81,16 @@ fn heading(ui: &mut Ui, text: &str, some: bool) {
     }
 }
 
-fn running(ui: &mut Ui, fetching: &Fetching, out: &mut Vec<Msg>) {
+/// `cap`: MB a second, 0 for none.
+fn running(ui: &mut Ui, fetching: &Fetching, cap: u32, out: &mut Vec<Msg>) {
     let detail = if fetching.cancelled {
         "Stopping".into()
     } else {
         fetching_words(fetching)
+    };
+    let detail = match cap {
+        0 => detail,
+        cap => format!("{detail}, at most {cap} MB/s"),
     };
     let progress = Progress {
         name: &fetching.name,

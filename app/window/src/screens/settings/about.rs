@@ -18,7 +18,10 @@ pub(super) fn version(text: &str) -> (&str, Option<&str>) {
 pub(super) fn notices(ui: &mut Ui) {
     let theme = Theme::of(ui);
     for (title, text) in [("Work of others", NOTICE), ("Licence of this program", LICENSE)] {
-        ui.label(Type::PANEL.rich(title, theme.t1));
+        ui.horizontal(|ui| {
+            ui.add_space(2.0);
+            ui.label(Type::PANEL.rich(title, theme.t1));
+        });
         ui.add_space(8.0);
         Frame::new()
             .fill(theme.panel)

@@ -347,6 +347,7 @@ fn about(ui: &mut Ui, state: &State) {
         };
         let (version, commit) = super::about::version(&state.version);
         row(ui, "Version", version);
+        row(ui, "Engine", &format!("in this program, {version}"));
         row(ui, "Commit", commit.unwrap_or("not known to this build"));
         row(
             ui,
