@@ -116,11 +116,14 @@ fn system() -> zbus::Result<Connection> {
     Builder::system()?.method_timeout(PATIENCE).build()
 }
 
-/// The reason in an error of the bus, without its type names.
+/// The reason in an error of the bus, in words for a person where it is one of the usual ones.
 fn reason(error: &zbus::Error) -> String {
     match error {
-        zbus::Error::MethodError(_, Some(words), _) => words.clone(),
-        zbus::Error::MethodError(name, None, _) => name.to_string(),
+        zbus::Error::MethodError(name, words, _) => match name.as_str() {
+            "org.freedesktop.DBus.Error.ServiceUnknown" | "org.freedesktop.DBus.Error.NameHasNoOwner" => "nothing here offers it".into(),
+            other => words.clone().unwrap_or_else(|| other.to_owned()),
+        },
+        zbus::Error::InputOutput(_) | zbus::Error::Address(_) | zbus::Error::Connection(..) => "no D-Bus is running here".into(),
         other => other.to_string(),
     }
 }
