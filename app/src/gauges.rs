@@ -170,6 +170,7 @@ fn verdict(limits: &Limits<'_>, reading: &Reading) -> Value {
                 .map(|(reply, model)| (reply.context, model.context_window)),
             pressure: reading.pressure,
             swap_growth: last.and_then(|reply| reply.swap_growth),
+            slowed: reading.slowed(&engine.machine.device),
             decay: last.and_then(|reply| reply.decay),
             cold: last.is_some_and(|reply| reply.cold),
             ..limits.figures()

@@ -2,7 +2,7 @@
 
 use crate::{cli, gauges::Meter, last_model, pairing};
 use dspark_agents::{CLIENTS, Places};
-use dspark_hub::{Hub, HubError, Job};
+use dspark_hub::{Hub, HubError, Job, Limit};
 use dspark_protocol::{LoadRequest, Snapshot};
 use dspark_serve::{Download, Gauges, Host, HostError, LoadWish, Report, Serving};
 use dspark_window::state::Measured;
@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 pub struct HubHost {
     runtime: Handle,
     records: PathBuf,
+    limit: Limit,
     meter: Meter,
 }
 
@@ -25,6 +26,8 @@ pub struct Kept {
     pub records: PathBuf,
     /// What the Lab measured of memory.
     pub bandwidth: PathBuf,
+    /// Of all downloads of this program.
+    pub limit: Limit,
 }
 
 impl Kept {
@@ -33,6 +36,7 @@ impl Kept {
         Self {
             records: data.join("agents"),
             bandwidth: Measured::file(settings),
+            limit: Limit::default(),
         }
     }
 }
@@ -42,6 +46,7 @@ impl HubHost {
         Self {
             runtime,
             records: kept.records,
+            limit: kept.limit,
             meter: Meter::new(kept.bandwidth),
         }
     }
@@ -60,7 +65,7 @@ impl HubHost {
 
 impl Host for HubHost {
     fn resolve(&self, wish: &LoadWish, report: Report, cancel: &CancellationToken) -> Result<LoadRequest, HostError> {
-        let hub = Hub::from_env();
+        let hub = Hub::from_env().with_limit(self.limit.clone());
         let job = Self::job(&report, cancel);
         let refused = |error: HubError| match error {
             HubError::Cancelled => HostError::Cancelled,

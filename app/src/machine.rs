@@ -35,9 +35,12 @@ impl MachineSource for ThisMachine {
     fn read(&self) -> Reading {
         let kinds = RefreshKind::nothing().with_memory(MemoryRefreshKind::everything());
         let pressure = pressure();
+        let (conditions, gpus) = dspark_sensors::read();
         let Ok(system) = System::new_with_specifics(kinds) else {
             return Reading {
                 pressure,
+                conditions,
+                gpus,
                 ..Reading::default()
             };
         };
@@ -55,6 +58,8 @@ impl MachineSource for ThisMachine {
             stalled: std::fs::read_to_string("/proc/pressure/memory")
                 .ok()
                 .and_then(|text| stalled(&text)),
+            conditions,
+            gpus,
         }
     }
 

@@ -28,7 +28,7 @@
 //! | tooltips | [`tip`]`(response, "Decode rate", "tokens per second …")` |
 //! | window | [`header`], [`column`], [`sidebar_background`], [`ScreenRow`] (`.rail(ui)` when narrow), [`ChatRow`], [`date_heading`], [`MemoryFoot`], [`Density`] |
 //! | chat | [`user_message`], [`reasoning`], [`code_block`] with [`highlight`](highlight::highlight), [`turn_tiles`], [`actions_row`], [`Composer`] (send and stop, IME safe), [`stream_caret`] |
-//! | prose | [`Prose`], or [`paint_behind`] before your own galley: inline code chips with a border, tints of accepted and lookup runs, underlined corrections |
+//! | prose | [`linked`] words whose addresses can be clicked; [`Prose`], or [`paint_behind`] before your own galley: inline code chips with a border, tints of accepted and lookup runs, underlined corrections |
 //! | lists | [`Columns`], [`table_head`], [`TableRow`], [`name_lines`], [`two_lines`], [`row_caret`], [`OptionRow`], [`list_heading`] inside [`card_flush`] |
 //! | cards | [`card`], [`card_title`], [`stat_row`], [`key_value`], [`progress_row`], [`ErrorCard`], [`empty_state`], [`memory_bar`], [`memory_legend`] |
 //! | settings | [`settings_group`] with [`SettingsRow`], [`subnav_row`], [`reload_bar`] |
@@ -51,6 +51,7 @@ pub mod space;
 pub mod style;
 pub mod theme;
 pub mod type_style;
+pub mod urls;
 
 pub use components::*;
 pub use highlight::highlight;

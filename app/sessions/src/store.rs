@@ -148,6 +148,15 @@ impl Store {
         self.write(Write::DeleteSession { id: session, at: None });
     }
 
+    /// Hides every session, with `at` as the time: [`Store::restore_all`] of the same time brings back these and no others.
+    pub fn delete_all(&self, at: Millis) {
+        self.write(Write::DeleteAll { at });
+    }
+
+    pub fn restore_all(&self, at: Millis) {
+        self.write(Write::RestoreAll { at });
+    }
+
     /// Adds a message and makes it the one its parent goes on with; its id.
     pub fn add_message(&self, new: NewMessage) -> i64 {
         let id = self.0.next_message.fetch_add(1, Ordering::Relaxed);

@@ -23,6 +23,8 @@ pub(crate) enum Write {
     Rename { id: i64, title: String, auto: bool },
     Pin { id: i64, pinned: bool },
     DeleteSession { id: i64, at: Option<Millis> },
+    DeleteAll { at: Millis },
+    RestoreAll { at: Millis },
     Add(Message),
     Append { message: i64, text: String },
     Finish { message: i64, state: MessageState, meta: Meta },
@@ -191,6 +193,12 @@ fn apply(db: &Connection, write: &Write) -> rusqlite::Result<()> {
         }
         Write::DeleteSession { id, at } => {
             db.execute("UPDATE session SET deleted_at = ?2 WHERE id = ?1", params![id, at])?;
+        }
+        Write::DeleteAll { at } => {
+            db.execute("UPDATE session SET deleted_at = ?1 WHERE deleted_at IS NULL", [at])?;
+        }
+        Write::RestoreAll { at } => {
+            db.execute("UPDATE session SET deleted_at = NULL WHERE deleted_at = ?1", [at])?;
         }
         Write::Add(message) => add(db, message)?,
         Write::Append { message, text } => {

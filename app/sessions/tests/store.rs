@@ -289,3 +289,20 @@ fn a_chat_keeps_its_own_options_until_it_gives_them_up() {
     store.flush().unwrap();
     assert_eq!(store.options(session).unwrap(), None);
 }
+
+#[test]
+fn all_sessions_go_and_come_back_but_not_those_that_had_gone_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let (before, a, b) = (store.create_session("before"), store.create_session("a"), store.create_session("b"));
+    store.delete_session(before);
+    store.delete_all(5_000_000_000_000);
+    store.flush().unwrap();
+    assert!(store.sessions(None, 10).unwrap().is_empty());
+    let new = store.create_session("new");
+    store.restore_all(5_000_000_000_000);
+    store.flush().unwrap();
+    let mut found: Vec<i64> = store.sessions(None, 10).unwrap().iter().map(|head| head.id).collect();
+    found.sort_unstable();
+    assert_eq!(found, [a, b, new]);
+}

@@ -1,14 +1,15 @@
 //! The window's view of the hub: what is here, what could be had, what would fit.
 
 mod rows;
+mod twins;
 
 use crate::{
     machine,
     pairing::{self, PairError, Wish},
 };
-use dspark_hub::{Folder, Hub, HubError, Installed, Job, Kind, Source, fit};
+use dspark_hub::{Folder, Hub, HubError, Installed, Job, Kind, Limit, Source, TokenFrom, fit};
 use dspark_protocol::{LoadRequest, MachineInfo, Mode, SpeculationOptions, TreeSetting};
-use dspark_window::bridge::{self, Catalog, Check, Disk, FetchError, FetchProgress, Listed, ModelEntry, Survey, Trouble};
+use dspark_window::bridge::{self, Catalog, Check, Disk, FetchError, FetchProgress, Listed, ModelEntry, Survey, TokenState, Trouble};
 pub(crate) use rows::needs;
 use rows::{entry, found_row, missing_drafter, offers, previewed};
 use std::{
@@ -27,11 +28,24 @@ pub struct HubCatalog {
     wish: Wish,
     /// The model that the wish was made for; `None`: any.
     start: Option<PathBuf>,
+    /// Of all downloads of this program.
+    limit: Limit,
 }
 
 impl HubCatalog {
     pub(crate) fn new(wish: Wish, start: Option<PathBuf>) -> Self {
-        Self { wish, start }
+        Self {
+            wish,
+            start,
+            limit: Limit::default(),
+        }
+    }
+
+    /// Downloads under this cap.
+    #[must_use]
+    pub fn under(mut self, limit: Limit) -> Self {
+        self.limit = limit;
+        self
     }
 
     /// What the request says, with what was said on the command line over it. A drafter named there is for the model named
@@ -68,12 +82,13 @@ impl Catalog for HubCatalog {
     fn survey(&self, folders: &[PathBuf], info: &MachineInfo, limit: u64) -> Survey {
         let hub = hub(folders);
         let machine = fit_machine(info, limit);
-        let installed: Vec<ModelEntry> = hub
+        let mut installed: Vec<ModelEntry> = hub
             .installed()
             .into_iter()
             .filter(|row| row.folder.kind == Kind::Model)
             .map(|row| entry(&hub, &row, &machine))
             .collect();
+        twins::note(&hub, &mut installed);
         let leftovers = hub.leftovers().into_iter().map(|left| bridge::Leftover {
             id: left.repo,
             bytes: left.bytes,
@@ -139,7 +154,7 @@ impl Catalog for HubCatalog {
     }
 
     fn fetch(&self, id: &str, report: &mut dyn FnMut(FetchProgress), cancel: &CancellationToken) -> Result<ModelEntry, FetchError> {
-        let hub = hub(&[]);
+        let hub = hub(&[]).with_limit(self.limit.clone());
         let resolved = followed(&hub, report, cancel, |job| {
             dspark_hub::block_on(async { pairing::obtain(&hub, id, &job).await.map(|(model, _)| model) }).and_then(|found| found)
         })?;
@@ -148,6 +163,20 @@ impl Catalog for HubCatalog {
             source: resolved.source,
             registry_id: None,
             folder: Folder::look(&resolved.path),
+        };
+        Ok(entry(&hub, &row, &machine::for_fit()))
+    }
+
+    fn update(&self, id: &str, report: &mut dyn FnMut(FetchProgress), cancel: &CancellationToken) -> Result<ModelEntry, FetchError> {
+        let hub = hub(&[]).with_limit(self.limit.clone());
+        let path = followed(&hub, report, cancel, |job| {
+            dspark_hub::block_on(async { hub.download(id, None, &job).await }).and_then(|found| found)
+        })?;
+        let row = Installed {
+            repo: id.to_owned(),
+            source: Source::HubCache,
+            registry_id: None,
+            folder: Folder::look(&path),
         };
         Ok(entry(&hub, &row, &machine::for_fit()))
     }
@@ -189,6 +218,54 @@ impl Catalog for HubCatalog {
     fn remove(&self, path: &Path) -> Result<u64, String> {
         let removed = hub(&[]).remove_at(path, false).map_err(|error| error.to_string())?;
         Ok(removed.bytes)
+    }
+
+    /// Nobody is asked over the network for it.
+    fn facts(&self) -> String {
+        let hub = hub(&[]);
+        let token = match hub.token_from() {
+            None => "none",
+            Some(TokenFrom::Variable) => "HF_TOKEN",
+            Some(TokenFrom::Shared(_)) => "the shared token file",
+            Some(TokenFrom::Kept(_)) => "kept by this program",
+        };
+        let free = |path: &Path| dspark_hub::free_space(path).map_or_else(|| "unknown".into(), dspark_hub::size);
+        let places = &hub.places;
+        format!(
+            "Hub: {}\nAccess token: {token}\nOwn cache: {}, {} free\nHugging Face cache: {}, {} free\nOf this program: {}\n\
+             LM Studio: {}\nMore folders: {}\nDownload cap: {} bytes a second\n",
+            hub.host(),
+            places.cache.display(),
+            free(&places.cache),
+            places.hub_cache.display(),
+            free(&places.hub_cache),
+            dspark_hub::size(hub.disk_usage()),
+            joined(&places.lm_studio),
+            joined(&places.model_dirs),
+            self.limit.get(),
+        )
+    }
+
+    fn limit(&self, bytes_per_second: u64) {
+        self.limit.set(bytes_per_second);
+    }
+
+    fn token(&self) -> TokenState {
+        let hub = hub(&[]);
+        TokenState {
+            from: hub.token_from().map(|from| match from {
+                TokenFrom::Variable => bridge::TokenFrom::Variable,
+                TokenFrom::Shared(path) => bridge::TokenFrom::Shared(path.clone()),
+                TokenFrom::Kept(_) => bridge::TokenFrom::Kept,
+            }),
+            kept: hub.kept_token().is_file(),
+            file: hub.kept_token().to_owned(),
+        }
+    }
+
+    fn keep_token(&self, token: Option<&str>) -> Result<TokenState, String> {
+        hub(&[]).keep_token(token).map_err(|error| error.to_string())?;
+        Ok(self.token())
     }
 
     fn discard(&self, id: &str) -> Result<u64, String> {
@@ -314,6 +391,11 @@ fn checks(hub: &Hub, info: &MachineInfo, machine: &fit::Machine) -> Vec<Check> {
             reason: format!("Models are kept in {}.", hub.places.cache.display()),
         },
     ]
+}
+
+fn joined(paths: &[PathBuf]) -> String {
+    let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    if paths.is_empty() { "none".into() } else { paths.join(", ") }
 }
 
 fn thousands(tokens: u64) -> String {

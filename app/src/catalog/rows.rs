@@ -52,6 +52,9 @@ pub(super) fn entry(hub: &Hub, row: &Installed, machine: &fit::Machine) -> Model
         drafter,
         pace: pace(read.map_or(0, |read| read.active), false, measured),
         experts: experts(&folder.config).is_some(),
+        repo: (row.source == Source::HubCache).then(|| row.repo.clone()),
+        note: None,
+        second: false,
         removal: Some(
             hub.removable_at(&folder.path, false)
                 .map(|plan| plan.bytes)
@@ -340,6 +343,7 @@ pub(super) fn previewed(hub: &Hub, preview: &Preview, drafter: Option<&(String, 
             pace: pace(active, true, measured),
             experts: routed.is_some(),
             exact: true,
+            newer: hub.is_behind(&preview.info),
             id: repo,
             ..Offer::default()
         },

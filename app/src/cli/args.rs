@@ -112,6 +112,9 @@ pub(super) struct AppArgs {
     pub(super) pair: PairArgs,
     #[command(flatten)]
     pub(super) rounds: RoundArgs,
+    /// Start with the window closed, where a tray or menu bar can open it (as at login).
+    #[arg(long)]
+    pub(super) hidden: bool,
     /// Keep chats and settings here instead of the user's data folder.
     #[arg(long, value_name = "FOLDER", env = "MLX_DSPARK_DATA")]
     pub(super) data_dir: Option<PathBuf>,

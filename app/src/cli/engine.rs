@@ -158,6 +158,9 @@ where
     F: Future<Output = Result<T, E>>,
 {
     let bar = Arc::new(Mutex::new(output.progress(what)));
+    // Downloads and conversions take long; the promise is given back with this.
+    let desktop = dspark_desktop::of_this_system(dspark_desktop::Program::default());
+    desktop.stay_awake(Some(format!("{what} is being fetched or converted")));
     let cancel = CancellationToken::new();
     let follow = bar.clone();
     let job = Job::new(cancel.clone(), move |at| {

@@ -31,18 +31,17 @@ pub(super) fn open(args: &AppArgs, output: &Output) -> Outcome {
     let runtime = engine::runtime()?;
     // Not waited for: the window opens at once and shows the engine coming up, or why it does not.
     let handle = dspark_engine::start(engine::options());
-    let server = Arc::new(HttpServer::new(
-        handle.clone(),
-        runtime.handle().clone(),
-        Kept::of(&data_dir, &settings_path),
-    ));
-    let catalog = Arc::new(HubCatalog::new(
-        args.pair.wish(&args.rounds),
-        model.as_ref().map(|model| model.path.clone()),
-    ));
+    let kept = Kept::of(&data_dir, &settings_path);
+    // One cap for what the window and what other programs download.
+    let limit = kept.limit.clone();
+    let server = Arc::new(HttpServer::new(handle.clone(), runtime.handle().clone(), kept));
+    let start = model.as_ref().map(|model| model.path.clone());
+    let catalog = Arc::new(HubCatalog::new(args.pair.wish(&args.rounds), start).under(limit));
     let mut options = AppOptions::new(handle.clone(), data_dir, settings_path, catalog, server);
     options.machine = Arc::new(crate::machine::ThisMachine);
     options.agents = Places::of_user(options.data_dir.join("agents"));
+    options.desktop = dspark_desktop::of_this_system(at_login(args));
+    options.hidden = args.hidden;
     options.model = model;
     options.version = crate::version();
     let closed = shell::run(options);
@@ -60,6 +59,19 @@ pub(super) fn open(args: &AppArgs, output: &Output) -> Outcome {
     match no_window {
         Some(why) => in_terminal(args, &why, output),
         None => closed.map_err(Failure::from),
+    }
+}
+
+/// What the system starts at login: this program with its data, without its window.
+fn at_login(args: &AppArgs) -> dspark_desktop::Program {
+    let mut arguments = vec!["app".to_owned(), "--hidden".to_owned()];
+    if let Some(dir) = &args.data_dir {
+        let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+        arguments.extend(["--data-dir".to_owned(), dir.to_string_lossy().into_owned()]);
+    }
+    dspark_desktop::Program {
+        path: std::env::current_exe().unwrap_or_else(|_| "mlx-dspark".into()),
+        arguments,
     }
 }
 

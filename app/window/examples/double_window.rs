@@ -41,7 +41,7 @@ fn open() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         || std::env::temp_dir().join(format!("double-window-{}", std::process::id())),
         PathBuf::from,
     );
-    let scene = scene::Scene::new(&name).ok_or("scenes: play, chat, reply, empty, first-run, first-run-check, first-run-go, first-run-done, models, settings, picker, live, live-parked, live-plain, live-empty, curves, curves-parked, curves-empty, decoding, palette, lab-no-model, machine, machine-empty, race, race-four, race-running, race-earlier, race-empty, benchmark, benchmark-empty, agents, agents-change, agents-changed, agents-steps, agents-off, connections, connections-empty, stream, heavy")?;
+    let scene = scene::Scene::new(&name).ok_or("scenes: play, chat, reply, empty, first-run, first-run-check, first-run-go, first-run-done, models, settings, settings-models, settings-data, settings-report, settings-about, picker, live, live-parked, live-plain, live-empty, curves, curves-parked, curves-empty, decoding, palette, lab-no-model, machine, machine-empty, race, race-four, race-running, race-earlier, race-empty, benchmark, benchmark-empty, agents, agents-change, agents-changed, agents-steps, agents-off, connections, connections-empty, stream, heavy")?;
     scene.prepare(&data, value("--theme").as_deref())?;
     let path = data.join("settings.toml");
     let (mut settings, _) = Settings::load(&path);
@@ -57,11 +57,13 @@ fn open() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         Arc::new(scene.server()),
     );
     options.machine = Arc::new(scene::ScriptedMachine);
+    options.desktop = Arc::new(dspark_desktop::Recorded::default());
     options.agents = Some(scene::Scene::places(&data));
     if let [width, height] = size[..] {
         options.size = [width, height];
     }
     options.opening = scene.opening();
+    options.hidden = arguments.iter().any(|argument| argument == "--hidden");
     if let Some(seconds) = value("--measure") {
         let seconds = Duration::from_secs_f64(seconds.parse()?);
         let (sender, frames) = mpsc::channel();

@@ -204,18 +204,21 @@ fn inside() {
             .unwrap(),
     );
     std::thread::sleep(Duration::from_millis(800));
-    let data = tempfile::tempdir().unwrap();
-    let mut app = Killed(
-        Command::new(example)
+    // The scene is written into its folder at each start.
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let start = |data: &tempfile::TempDir, more: &[&str]| {
+        let child = Command::new(&example)
             .args(["--scene", "chat", "--theme", "dark", "--data"])
             .arg(data.path())
+            .args(more)
             .env("DISPLAY", &display)
             .env_remove("WAYLAND_DISPLAY")
             .env("LIBGL_ALWAYS_SOFTWARE", "1")
             .stderr(Stdio::null())
-            .spawn()
-            .unwrap(),
-    );
+            .spawn();
+        Killed(child.unwrap())
+    };
+    let mut app = start(&folders[0], &[]);
     let item = registered
         .recv_timeout(Duration::from_secs(30))
         .expect("the item registers with the watcher");
@@ -257,6 +260,24 @@ fn inside() {
 
     desk.click("Open mlx-dspark");
     until("the window to come back", || is_visible(&display).then_some(()));
+    desk.click("Quit mlx-dspark");
+    let status = until("the end", || app.0.try_wait().unwrap());
+    assert!(status.success());
+
+    // As at login: nothing is in the way, and the menu brings the window.
+    let mut app = start(&folders[1], &["--hidden"]);
+    let desk = Desk {
+        bus: desk.bus,
+        item: registered.recv_timeout(Duration::from_secs(30)).expect("the second item registers"),
+    };
+    until("work while hidden", || (desk.property("Title") == GAUGE).then_some(()));
+    until("the window to hide", || (!is_visible(&display)).then_some(()));
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!is_visible(&display), "it stays hidden");
+    desk.click("Open mlx-dspark");
+    until("the window", || is_visible(&display).then_some(()));
+    desk.click("Stop generating");
+    until("the end of the reply", || (desk.property("Title") == "mlx-dspark").then_some(()));
     desk.click("Quit mlx-dspark");
     let status = until("the end", || app.0.try_wait().unwrap());
     assert!(status.success());

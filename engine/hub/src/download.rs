@@ -256,6 +256,13 @@ impl Hub {
         cache.link(&info.commit, file)
     }
 
+    /// True where the Hugging Face cache has this repository at another commit than the hub's newest.
+    pub fn is_behind(&self, newest: &RepoInfo) -> bool {
+        let cache = RepoCache::new(&self.places.hub_cache, &newest.id);
+        let here = cache.reference("main").filter(|commit| cache.snapshot(commit).is_dir());
+        here.is_some_and(|commit| commit != newest.commit)
+    }
+
     /// Repositories whose download was interrupted (quit, killed, cancelled), to be offered again.
     pub fn interrupted_downloads(&self) -> Vec<RepoId> {
         let Ok(entries) = std::fs::read_dir(&self.places.hub_cache) else {

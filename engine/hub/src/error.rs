@@ -35,16 +35,20 @@ pub enum HubError {
     Offline { what: String },
     #[error("cannot reach {host}: {reason}; check the network, the proxy settings, or set HF_ENDPOINT to a mirror")]
     Unreachable { host: String, reason: String },
-    #[error("`{repo}` does not exist on {host}, or is private{}", if *token { " and your token may not see it: check the spelling" } else { ": check the spelling, or set HF_TOKEN if it is yours" })]
+    #[error("`{repo}` does not exist on {host}, or is private{}", if *token { " and your token may not see it: check the spelling" } else { ": check the spelling, or enter your access token in the app's settings (or set HF_TOKEN) if it is yours" })]
     RepoNotFound { repo: String, host: String, token: bool },
     #[error("`{repo}` has no revision `{revision}`: leave it out to get the newest")]
     RevisionNotFound { repo: String, revision: String },
     #[error("`{repo}` has no file `{file}`: the repository may have changed, try again")]
     FileNotFound { repo: String, file: String },
-    #[error("`{repo}` is gated: accept its licence at {url}{}", if *token { " with the account of your token" } else { ", then set HF_TOKEN" })]
+    #[error("`{repo}` is gated: accept its licence at {url}{}", if *token { " with the account of your token" } else { ", then enter your access token in the app's settings, or set HF_TOKEN" })]
     Gated { repo: String, url: String, token: bool },
-    #[error("the model hub refused your access token: make a new one and set HF_TOKEN, or unset it for public models")]
+    #[error(
+        "the model hub refused your access token: make a new one and enter it in the app's settings or set HF_TOKEN, or take it away for public models"
+    )]
     BadToken,
+    #[error("that is no access token: it is one word of letters and digits; copy it again from the hub's page of tokens")]
+    NotAToken,
     #[error("access to `{repo}` was refused: {reason}")]
     Forbidden { repo: String, reason: String },
     #[error("{what} failed after {attempts} attempts: {reason}; what has arrived is kept, try again to resume")]

@@ -1,6 +1,6 @@
 use crate::{
     HubError, Job, Result,
-    net::{Found, Network, Patience, RepoId, RepoInfo},
+    net::{Found, Limit, Network, Patience, RepoId, RepoInfo},
     places::Places,
 };
 use std::path::{Path, PathBuf};
@@ -56,6 +56,13 @@ impl Hub {
     #[must_use]
     pub fn with_patience(mut self, patience: Patience) -> Self {
         self.net.patience = patience;
+        self
+    }
+
+    /// Downloads no faster than this, together with whatever else has the same cap.
+    #[must_use]
+    pub fn with_limit(mut self, limit: Limit) -> Self {
+        self.net.limit = limit;
         self
     }
 

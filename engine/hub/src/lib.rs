@@ -35,7 +35,7 @@ pub use hub::{Hub, Preview, block_on};
 pub use installed::{Installed, Removed, verify_at};
 pub use job::{Job, Progress, Stage};
 pub use leftover::Leftover;
-pub use net::{Found, Patience, RepoFile, RepoId, RepoInfo};
+pub use net::{Found, Limit, Patience, RepoFile, RepoId, RepoInfo, TokenFrom};
 pub use places::Places;
 pub use resolve::{Lookup, Remedy, Resolved, Source};
 pub use starter::{Starter, StarterSource};

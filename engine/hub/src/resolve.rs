@@ -160,6 +160,19 @@ impl Hub {
         self.places.models().join(file.file_stem().unwrap_or_default())
     }
 
+    /// Every complete folder of this name, in the order in which they are searched: the first is what [`Hub::lookup`] finds.
+    pub fn copies(&self, name: &str) -> Vec<(PathBuf, Source)> {
+        let typed = crate::places::expand(name, &self.places.home);
+        let mut seen = std::collections::HashSet::new();
+        let candidates = self.candidates(name, &typed).into_iter().filter(|(path, source)| {
+            let whole = path.is_dir() && self.unfinished(path, *source).is_empty();
+            whole && Folder::check(path).state == FolderState::Complete
+        });
+        candidates
+            .filter(|(path, _)| seen.insert(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())))
+            .collect()
+    }
+
     fn candidates(&self, name: &str, typed: &Path) -> Vec<(PathBuf, Source)> {
         let mut places = vec![(typed.to_owned(), Source::Path)];
         let id = name.parse::<RepoId>().ok();

@@ -227,7 +227,7 @@ impl ErrorCard<'_> {
                 ui.vertical(|ui| {
                     ui.spacing_mut().item_spacing.y = 2.0;
                     ui.label(Type::PANEL.rich(self.title, theme.t1));
-                    ui.add(egui::Label::new(Type::NOTE.rich(self.cause, theme.t2)).wrap());
+                    super::linked(ui, self.cause, Type::NOTE, theme.t2);
                     ui.add_space(10.0);
                     let mut open: bool = ui.data(|d| d.get_temp(id)).unwrap_or(false);
                     ui.spacing_mut().interact_size.y = 26.0;

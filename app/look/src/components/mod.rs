@@ -8,6 +8,7 @@ mod code_block;
 mod composer;
 mod field;
 mod header;
+mod linked;
 mod memory;
 mod menu;
 mod message;
@@ -34,6 +35,7 @@ pub use code_block::{CodeAction, code_block, command_strip};
 pub use composer::{Composer, ComposerResponse, ComposerState, SendKey, takes_send_key};
 pub use field::{TextField, field_error, select};
 pub use header::{column, header};
+pub use linked::linked;
 pub use memory::{MemoryPart, memory_bar, memory_legend};
 pub use menu::{MenuItem, choices_below, context_menu, menu_above, menu_below, menu_frame, menu_separator};
 pub use message::{

@@ -1,7 +1,8 @@
 use dspark_protocol::MachineInfo;
+use dspark_sensors::{Conditions, Heat, PowerMode};
 use dspark_window::bridge::{
     Catalog, Check, Disk, Drafter, FetchError, FetchProgress, Fit, FitAt, FitLevel, Kind, Leftover, Listed, MachineSource, ModelEntry,
-    Offer, Pace, Part, Reading, Survey, Trouble,
+    Offer, Pace, Part, Reading, Survey, TokenFrom, TokenState, Trouble,
 };
 use dspark_window::machine::roofline::Footprint;
 use std::{
@@ -393,6 +394,22 @@ impl Catalog for ScriptedCatalog {
         }
     }
 
+    fn token(&self) -> TokenState {
+        TokenState {
+            from: None,
+            kept: false,
+            file: "/home/you/.config/mlx-dspark/hub-token".into(),
+        }
+    }
+
+    fn keep_token(&self, token: Option<&str>) -> Result<TokenState, String> {
+        Ok(TokenState {
+            from: token.map(|_| TokenFrom::Kept),
+            kept: token.is_some(),
+            ..self.token()
+        })
+    }
+
     fn remove(&self, _: &Path) -> Result<u64, String> {
         Ok(1_240_000_000)
     }
@@ -411,6 +428,12 @@ impl MachineSource for ScriptedMachine {
             total: 48 << 30,
             swap_total: 2 << 30,
             stalled: Some(0.0),
+            conditions: Conditions {
+                heat: Some(Heat::Nominal),
+                celsius: Some(54.0),
+                clock: None,
+                power_mode: Some(PowerMode::Automatic),
+            },
             ..Reading::default()
         }
     }

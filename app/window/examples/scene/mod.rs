@@ -16,8 +16,8 @@ use dspark_window::{
     bridge::Offer,
     settings::{Settings, ThemeChoice},
     state::{
-        AgentsMsg, AgentsView, Asker, BenchMsg, ChatMsg, Choice, DecodingMsg, FirstRunMsg, HubMsg, Known, LabMsg, LabView, MachineMsg,
-        Measured, ModelsMsg, ModelsTab, Msg, PaletteMsg, RaceMsg, Reply, Screen, SettingsMsg, SettingsPage, ShelfMsg, Used,
+        AgentsMsg, AgentsView, Asker, BenchMsg, ChatMsg, Choice, DataMsg, DecodingMsg, FirstRunMsg, HubMsg, Known, LabMsg, LabView,
+        MachineMsg, Measured, ModelsMsg, ModelsTab, Msg, PaletteMsg, RaceMsg, Reply, Screen, SettingsMsg, SettingsPage, ShelfMsg, Used,
     },
 };
 use std::{error::Error, path::Path};
@@ -47,6 +47,11 @@ pub enum Scene {
     /// One runs, one waits, one failed.
     ModelsDownloads,
     Settings,
+    SettingsModels,
+    SettingsData,
+    /// What a report would say.
+    SettingsReport,
+    SettingsAbout,
     Picker,
     /// Rounds of two replies.
     Live,
@@ -117,6 +122,10 @@ impl Scene {
             "models-search" => Self::ModelsSearch,
             "models-downloads" => Self::ModelsDownloads,
             "settings" => Self::Settings,
+            "settings-models" => Self::SettingsModels,
+            "settings-data" => Self::SettingsData,
+            "settings-report" => Self::SettingsReport,
+            "settings-about" => Self::SettingsAbout,
             "picker" => Self::Picker,
             "live" => Self::Live,
             "live-parked" => Self::LiveParked,
@@ -310,7 +319,15 @@ impl Scene {
                 messages.extend(downloads());
                 messages
             }
-            Self::Settings => vec![Msg::Settings(SettingsMsg::Page(SettingsPage::General)), Msg::Show(Screen::Settings)],
+            Self::Settings => settings(SettingsPage::General),
+            Self::SettingsModels => settings(SettingsPage::Models),
+            Self::SettingsData => settings(SettingsPage::Data),
+            Self::SettingsReport => {
+                let mut messages = settings(SettingsPage::Data);
+                messages.push(DataMsg::Report.into());
+                messages
+            }
+            Self::SettingsAbout => settings(SettingsPage::About),
             Self::Machine => {
                 let reply = |(context, rate)| Reply {
                     context,
@@ -399,6 +416,10 @@ impl Scene {
             Self::Picker => vec![Msg::Chat(ChatMsg::Open(chats::FIRST)), Msg::Models(ModelsMsg::Picker(true))],
         }
     }
+}
+
+fn settings(page: SettingsPage) -> Vec<Msg> {
+    vec![Msg::Settings(SettingsMsg::Page(page)), Msg::Show(Screen::Settings)]
 }
 
 /// A machine that is known, and a model that has been used on it.

@@ -1,7 +1,7 @@
 //! Long work on models, off the window's thread: downloads, searches, checks, deletions.
 
 use super::{Catalog, FetchProgress, Inbox, notice, run, thread};
-use crate::state::{DownloadMsg, Effect, HubMsg, Known, ModelsMsg, Msg, ShelfMsg};
+use crate::state::{DownloadMsg, Effect, HubMsg, Known, ModelsMsg, Msg, ShelfMsg, TokenAsk, TokenMsg};
 use dspark_protocol::EngineHandle;
 use dspark_strings::t;
 use std::{
@@ -59,13 +59,17 @@ impl Keeper {
         let (catalog, inbox) = (self.catalog.clone(), self.inbox.clone());
         let snapshot = self.engine.snapshot();
         match effect {
-            Effect::Fetch(id) => {
+            Effect::Fetch(_) | Effect::Update(_) => {
                 self.fetching = CancellationToken::new();
                 let cancel = self.fetching.clone();
                 thread("fetch", move || {
                     let progress = inbox.clone();
                     let mut report = move |at: FetchProgress| progress.push(Msg::Models(ModelsMsg::Fetching(at)));
-                    let result = catalog.fetch(&id, &mut report, &cancel);
+                    let result = match effect {
+                        Effect::Update(id) => catalog.update(&id, &mut report, &cancel),
+                        Effect::Fetch(id) => catalog.fetch(&id, &mut report, &cancel),
+                        _ => return,
+                    };
                     inbox.push(Msg::Models(ModelsMsg::Fetched(result)));
                 });
             }
@@ -122,6 +126,21 @@ impl Keeper {
                     }
                 });
             }
+            Effect::LimitDownloads(rate) => catalog.limit(rate),
+            Effect::Token(ask) => run(desk, move || {
+                let message = match ask {
+                    TokenAsk::Look => TokenMsg::Looked(catalog.token()),
+                    TokenAsk::Keep(secret) => TokenMsg::Changed {
+                        kept: true,
+                        result: catalog.keep_token(Some(secret.expose())),
+                    },
+                    TokenAsk::Forget => TokenMsg::Changed {
+                        kept: false,
+                        result: catalog.keep_token(None),
+                    },
+                };
+                inbox.push(message.into());
+            }),
             other => return Some(other),
         }
         None

@@ -4,6 +4,8 @@
 mod agents;
 mod compare;
 mod connections;
+mod data;
+mod desktop;
 mod files;
 mod inbox;
 pub mod intake;
@@ -18,17 +20,20 @@ pub use inbox::{FRAME, Inbox};
 pub use seams::{MachineSource, NoMachine, NoServer, Reading, ServerConfig, ServerControl, ServerFailure};
 pub use shelf::{
     Catalog, Check, Disk, Drafter, FetchError, FetchProgress, Fit, FitAt, FitLevel, Kind, Leftover, Listed, ModelEntry, Offer, Pace, Part,
-    Survey, Trouble,
+    Survey, TokenFrom, TokenState, Trouble,
 };
 
 use crate::{
     settings::{DrafterChoice, Settings},
     state::{
-        Asker, ChatMsg, Effect, FilesMsg, FirstRunMsg, LabMsg, MachineMsg, Measured, ModelsMsg, Msg, SettingsMsg, SidebarMsg, StoreWrite,
+        Asker, ChatMsg, DataMsg, Effect, FilesMsg, FirstRunMsg, LabMsg, MachineMsg, Measured, ModelsMsg, Msg, SettingsMsg, SidebarMsg,
+        StoreWrite,
     },
 };
 use agents::AgentDesk;
+use desktop::Around;
 use dspark_agents::Places;
+use dspark_desktop::{Desktop, NoDesktop};
 use dspark_protocol::{EngineError, EngineHandle, Event, LoadEvent, LoadRequest, Prompt, Request};
 use dspark_sessions::{SessionHead, Store};
 use dspark_strings::t;
@@ -78,6 +83,7 @@ pub struct Bridge {
     server: Arc<dyn ServerControl>,
     machine: Arc<dyn MachineSource>,
     agents: AgentDesk,
+    around: Around,
     pub(crate) settings_path: PathBuf,
     /// Reads of the chats, one after the other.
     desk: mpsc::Sender<Job>,
@@ -150,6 +156,7 @@ impl Bridge {
         keeper.recall(&desk);
         Self {
             agents: AgentDesk::new(None, inbox.clone()),
+            around: Around::new(Arc::new(NoDesktop), inbox.clone()),
             inbox,
             engine,
             store,
@@ -182,6 +189,18 @@ impl Bridge {
                 inbox.push(MachineMsg::Known(known).into());
             }
         });
+        self
+    }
+
+    /// Caps all downloads from now on; bytes a second, 0 for none.
+    pub fn limit_downloads(&self, bytes_per_second: u64) {
+        self.catalog.limit(bytes_per_second);
+    }
+
+    /// On this desktop.
+    #[must_use]
+    pub fn on_desktop(mut self, desktop: Arc<dyn Desktop>) -> Self {
+        self.around = Around::new(desktop, self.inbox.clone());
         self
     }
 
@@ -265,7 +284,13 @@ impl Bridge {
             Effect::CancelCall(id) => {
                 self.server.cancel(&id);
             }
-            Effect::SaveFile { name, text } => self.save_file(name, text),
+            Effect::SaveFile { name, text } => self.around.save(name, text, self.downloads()),
+            Effect::ExportChats { system_prompt } => match self.store.clone() {
+                Some(store) => data::export(self.around.desktop(), store, system_prompt, self.downloads(), self.inbox.clone()),
+                None => self.inbox.push(DataMsg::Exported(Err("No chats are kept here.".into())).into()),
+            },
+            Effect::GatherReport(gathered) => data::report(*gathered, self.catalog.clone(), self.machine.clone(), self.inbox.clone()),
+            Effect::Desktop(ask) => self.around.perform(ask, &self.desk),
             Effect::ReadFiles { paths, chats } => {
                 let inbox = self.inbox.clone();
                 thread("files", move || {
@@ -309,6 +334,8 @@ impl Bridge {
             StoreWrite::Pin { session, pinned } => store.pin(session, pinned),
             StoreWrite::DeleteSession(session) => store.delete_session(session),
             StoreWrite::RestoreSession(session) => store.restore_session(session),
+            StoreWrite::DeleteAll { at } => store.delete_all(at),
+            StoreWrite::RestoreAll { at } => store.restore_all(at),
             StoreWrite::Add(message) => store.insert_message(*message),
             StoreWrite::Finish { message, state, meta } => store.finish(message, state, *meta),
             StoreWrite::Resume(message) => store.resume(message),
@@ -324,6 +351,8 @@ impl Bridge {
         let Some(store) = self.store.clone() else { return };
         let inbox = self.inbox.clone();
         run(&self.desk, move || {
+            // What was just brought back is in the list.
+            let _ = store.flush();
             let pinned = if after.is_none() { store.pinned() } else { Ok(Vec::new()) };
             let page = store.sessions(after.as_ref(), PAGE);
             match pinned.and_then(|pinned| Ok((pinned, page?))) {
@@ -499,13 +528,6 @@ impl Bridge {
             if !ended {
                 failed(EngineError::Stopped);
             }
-        });
-    }
-
-    fn save_file(&self, name: String, text: String) {
-        let (inbox, folder) = (self.inbox.clone(), self.downloads());
-        thread("save", move || {
-            inbox.push(Msg::Saved(files::save_new(&folder, &name, text.as_bytes())));
         });
     }
 

@@ -4,8 +4,9 @@
 
 use super::Activity;
 use crate::machine::{roofline::Footprint, verdict::Pressure};
+use dspark_sensors::{Conditions, Gpu, Slowdown};
 use dspark_strings::t;
-use std::path::Path;
+use std::{fmt::Write, path::Path};
 
 /// How the HTTP server is asked to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,8 +57,8 @@ impl ServerControl for NoServer {
     fn stop(&self) {}
 }
 
-/// How this machine's memory is now, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+/// How this machine is now; memory in bytes.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Reading {
     pub pressure: Pressure,
     /// What programs could still get without swapping.
@@ -68,11 +69,30 @@ pub struct Reading {
     pub swap_total: u64,
     /// Percent of the last ten seconds in which work waited for memory, where the system counts that.
     pub stalled: Option<f64>,
+    pub conditions: Conditions,
+    /// With memory of their own, as their driver tells.
+    pub gpus: Vec<Gpu>,
 }
 
 impl Reading {
     pub fn is_pressed(&self) -> bool {
         self.pressure != Pressure::Normal
+    }
+
+    /// The one that computes, by the name that the engine has for it; else the first.
+    pub fn gpu(&self, device: &str) -> Option<&Gpu> {
+        self.gpus.iter().find(|gpu| device.contains(&gpu.name)).or(self.gpus.first())
+    }
+
+    /// What makes this machine slower than it could be, in words, and whether that is a fault.
+    pub fn slowed(&self, device: &str) -> Option<(String, bool)> {
+        let gpu = self.gpu(device).filter(|gpu| device.contains(&gpu.name));
+        if let Some((gpu, kind)) = gpu.and_then(|gpu| Some((gpu, gpu.slowed.first()?))) {
+            let fault = matches!(kind, Slowdown::Heat | Slowdown::PowerBrake);
+            return Some((format!("{} is {}", gpu.name, kind.words()), fault));
+        }
+        let fault = self.conditions.heat >= Some(dspark_sensors::Heat::Serious);
+        self.conditions.slows().map(|words| (words, fault))
     }
 
     /// What the level means, with the figures it comes from.

@@ -174,6 +174,12 @@ pub struct ModelEntry {
     pub pace: Pace,
     /// A mixture of experts.
     pub experts: bool,
+    /// The repository whose snapshot in the Hugging Face cache it is.
+    pub repo: Option<String>,
+    /// Another place has a model of its name: which one is meant, and why.
+    pub note: Option<String>,
+    /// The other one is meant by its name.
+    pub second: bool,
     /// Bytes that deleting it frees; else why it is not this program's to delete.
     pub removal: Option<Result<u64, String>>,
 }
@@ -199,6 +205,8 @@ pub struct Offer {
     pub experts: bool,
     /// Sizes are the hub's own, not computed from parameters and bits.
     pub exact: bool,
+    /// The hub has a newer revision than the one that is here.
+    pub newer: bool,
 }
 
 impl Offer {
@@ -332,6 +340,28 @@ pub enum FetchError {
     Failed(Trouble),
 }
 
+/// Where the access token comes from that the hub is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenFrom {
+    /// `HF_TOKEN`.
+    Variable,
+    /// The token file of all Hugging Face programs.
+    Shared(PathBuf),
+    /// This program keeps it.
+    Kept,
+}
+
+/// How the hub's access token stands.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TokenState {
+    /// `None`: the hub is sent none.
+    pub from: Option<TokenFrom>,
+    /// One is kept here, whether it is the one that is sent or not.
+    pub kept: bool,
+    /// The file for it.
+    pub file: PathBuf,
+}
+
 /// Models on disk and elsewhere. Called from a background thread; may block.
 pub trait Catalog: Send + Sync {
     fn survey(&self, folders: &[PathBuf], machine: &MachineInfo, limit: u64) -> Survey;
@@ -355,6 +385,14 @@ pub trait Catalog: Send + Sync {
     /// # Errors
     /// [`FetchError::Cancelled`] after `cancel`, else what happened and what to do.
     fn fetch(&self, id: &str, report: &mut dyn FnMut(FetchProgress), cancel: &CancellationToken) -> Result<ModelEntry, FetchError>;
+
+    /// Downloads the newest revision of a repository that is here already. As [`Catalog::fetch`] otherwise.
+    ///
+    /// # Errors
+    /// As [`Catalog::fetch`].
+    fn update(&self, id: &str, report: &mut dyn FnMut(FetchProgress), cancel: &CancellationToken) -> Result<ModelEntry, FetchError> {
+        self.fetch(id, report, cancel)
+    }
 
     /// Looks on the hub for words in names, or for the one repository that `text` names.
     ///
@@ -386,6 +424,27 @@ pub trait Catalog: Send + Sync {
     /// Whose it is, or what kept it from being deleted.
     fn remove(&self, _path: &Path) -> Result<u64, String> {
         Err(t!(no_model_deletes_build).into())
+    }
+
+    /// What there is to know of models' places and the hub, line by line, for a report.
+    fn facts(&self) -> String {
+        String::new()
+    }
+
+    /// Caps all downloads, also one that runs; bytes a second, 0 for none. Answers at once.
+    fn limit(&self, _bytes_per_second: u64) {}
+
+    /// Where the hub's access token comes from.
+    fn token(&self) -> TokenState {
+        TokenState::default()
+    }
+
+    /// Keeps an access token for the hub, or forgets it.
+    ///
+    /// # Errors
+    /// Why it cannot be kept, in words for a person, the token not among them.
+    fn keep_token(&self, _token: Option<&str>) -> Result<TokenState, String> {
+        Err("This build keeps no access token.".into())
     }
 
     /// Deletes what an unfinished download left. Bytes that are free again.

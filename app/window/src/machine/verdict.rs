@@ -65,6 +65,8 @@ pub struct Figures {
     /// The first generation since the model was loaded.
     pub cold: bool,
     pub experts_estimated: bool,
+    /// What makes this machine slower than it could be, and whether that is a fault.
+    pub slowed: Option<(String, bool)>,
     /// The processor computes: arithmetic sets the pace of small models there, not memory.
     pub on_processor: bool,
 }
@@ -118,6 +120,12 @@ pub fn judge(figures: &Figures) -> Judgement {
     }
     drafting(figures, &mut verdict);
     memory(figures, &mut verdict);
+    if let Some((words, fault)) = &figures.slowed {
+        verdict.findings.insert(0, words.clone());
+        if *fault {
+            verdict.level = verdict.level.max(Level::Attention);
+        }
+    }
     if figures.cold && figures.rate.is_some() {
         verdict.findings.push(Finding::new(About::Speed, t!(first_generation)));
     }
@@ -288,6 +296,24 @@ mod tests {
         });
         assert_eq!(little.level, Level::Healthy);
         assert!(!says(&little, "grew"));
+    }
+
+    #[test]
+    fn what_slows_the_machine_is_told_first() {
+        let slowed = |fault| {
+            judge(&Figures {
+                slowed: Some(("The machine is hot".into(), fault)),
+                ..figures(0.9, 30.0)
+            })
+        };
+        assert_eq!((slowed(true).level, slowed(false).level), (Level::Attention, Level::Healthy));
+        assert_eq!(slowed(false).findings[0], "The machine is hot");
+        let worse = judge(&Figures {
+            pressure: Pressure::Critical,
+            slowed: Some(("The machine is hot".into(), true)),
+            ..figures(0.9, 30.0)
+        });
+        assert_eq!(worse.level, Level::Problem);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! where it is visible. HTML is shown as text, images are never loaded.
 
 mod document;
+mod links;
 mod parse;
 mod render;
 mod table;

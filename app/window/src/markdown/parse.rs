@@ -287,7 +287,7 @@ fn inlines(events: &mut Events<'_>) -> Vec<Inline> {
             break;
         }
     }
-    run.done
+    super::links::with_bare_links(run.done)
 }
 
 /// Inline text of a tight item: up to the item's end or the next block in it, neither of which is consumed.
@@ -296,7 +296,7 @@ fn loose_inlines(events: &mut Events<'_>) -> Vec<Inline> {
     while let Some((event, range)) = events.next_if(|(event, _)| run.accepts(event)) {
         run.take(event, &range);
     }
-    run.done
+    super::links::with_bare_links(run.done)
 }
 
 #[derive(Default)]

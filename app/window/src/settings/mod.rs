@@ -31,6 +31,10 @@ pub struct General {
     /// Closing the window hides it; the tray brings it back.
     pub keep_running: bool,
     pub load_last_model: bool,
+    /// The machine does not fall asleep while it writes, downloads or loads.
+    pub stay_awake: bool,
+    /// A word when long work ends unseen.
+    pub notify: bool,
     /// The first run has been seen; later starts do not begin with the machine.
     pub welcomed: bool,
 }
@@ -122,8 +126,17 @@ pub struct Server {
 pub struct Models {
     /// Searched after the known places, in this order.
     pub folders: Vec<PathBuf>,
+    /// MB (10^6 bytes) a second of all downloads together; 0 for no limit.
+    pub download_limit: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<LastModel>,
+}
+
+impl Models {
+    /// The cap on downloads; 0 for none.
+    pub fn bytes_per_second(&self) -> u64 {
+        u64::from(self.download_limit) * 1_000_000
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,6 +237,8 @@ impl Default for General {
         Self {
             keep_running: true,
             load_last_model: true,
+            stay_awake: true,
+            notify: true,
             welcomed: false,
         }
     }

@@ -86,7 +86,7 @@ pub fn label_of(action: Action) -> String {
 
 /// Reads this frame's keys.
 pub(crate) fn read(ui: &Ui, state: &State, out: &mut Vec<Msg>) {
-    if state.confirm_quit.is_some() || state.agents.sheet.is_some() {
+    if state.confirm_quit.is_some() || state.agents.sheet.is_some() || state.data.asking || state.data.report.is_some() {
         return;
     }
     if state.palette.is_some() {

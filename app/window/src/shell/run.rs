@@ -9,6 +9,7 @@ use crate::{
 };
 use anyhow::anyhow;
 use dspark_agents::Places;
+use dspark_desktop::{Desktop, NoDesktop};
 use dspark_protocol::{EngineHandle, EngineState};
 use dspark_sessions::{Recovery, Store};
 use dspark_strings::{Language, t};
@@ -21,6 +22,9 @@ use std::{
     sync::{Arc, mpsc::Sender},
     time::Duration,
 };
+
+/// A panel that is not there by then does not come.
+const HOST_AT_LOGIN: Duration = Duration::from_secs(15);
 
 /// A model to load as soon as the window is there.
 #[derive(Debug, Clone)]
@@ -41,10 +45,13 @@ pub struct AppOptions {
     pub catalog: Arc<dyn Catalog>,
     pub server: Arc<dyn ServerControl>,
     pub machine: Arc<dyn MachineSource>,
+    pub desktop: Arc<dyn Desktop>,
     /// What measurements are stamped with.
     pub version: String,
     /// Where other programs keep their settings; without, none can be set up from here.
     pub agents: Option<Places>,
+    /// Starts with the window closed, where a tray brings it back.
+    pub hidden: bool,
     /// Width and height in points.
     pub size: [f32; 2],
     /// Carried out as soon as the engine has said how it is (scripts and tests).
@@ -70,8 +77,10 @@ impl AppOptions {
             catalog,
             server,
             machine: Arc::new(NoMachine),
+            desktop: Arc::new(NoDesktop),
             version: env!("CARGO_PKG_VERSION").into(),
             agents: None,
+            hidden: false,
             size: [1280.0, 800.0],
             opening: Vec::new(),
             frames: None,
@@ -119,6 +128,10 @@ pub fn run(options: AppOptions) -> anyhow::Result<()> {
             (opened, Some(t!(not_kept_on_close, error = error.to_string())))
         }
     };
+    if options.hidden {
+        // Before there is a window that could wait for it.
+        crate::tray::wait_for_host(HOST_AT_LOGIN);
+    }
     let native = eframe::NativeOptions {
         viewport: viewport(options.size),
         // Only our own settings are kept, never egui's memory.
@@ -173,6 +186,8 @@ struct App {
     opening: VecDeque<Msg>,
     frames: Option<Sender<Duration>>,
     tray: Option<Tray>,
+    /// Closes the window as soon as it is there: the toolkit shows every window once, after its first frame.
+    hide: bool,
     /// The person has quit; the window may close.
     quitting: bool,
     closed: bool,
@@ -198,11 +213,13 @@ impl App {
         let draft = store.draft(0).unwrap_or_default();
         let bridge = Bridge::new(options.engine, Some(store), options.catalog, options.server, options.settings_path)
             .on_machine(options.machine)
+            .on_desktop(options.desktop)
             .among(options.agents);
         let mut window = Window::new(ctx, state, bridge);
         super::instance::listen(&data_dir, window.inbox());
         let tray = Tray::new(window.inbox());
         window.state.tray = tray.as_ref().is_some_and(Tray::is_shown);
+        let hide = options.hidden && window.state.tray;
         if let Some(StartModel { name, path }) = start {
             window.load(ctx, name, path);
         }
@@ -219,6 +236,7 @@ impl App {
             opening: options.opening.into(),
             frames: options.frames,
             tray,
+            hide,
             quitting: false,
             closed: false,
         }
@@ -278,6 +296,14 @@ impl eframe::App for App {
             let hides_or_asks = !self.window.state.window_visible || self.window.state.confirm_quit.is_some();
             if hides_or_asks {
                 ctx.send_viewport_cmd(ViewportCommand::CancelClose);
+            }
+        }
+        if self.hide {
+            if self.window.frames == 0 {
+                ctx.request_repaint();
+            } else {
+                self.hide = false;
+                self.window.hide();
             }
         }
         if let Some(tray) = &mut self.tray

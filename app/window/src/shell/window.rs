@@ -10,7 +10,10 @@ use crate::{
         settings::{self, SettingsView},
     },
     settings::{Appearance, ThemeChoice},
-    state::{self, AgentsMsg, Clock, Effect, FilesMsg, Focus, LabMsg, LabView, MachineMsg, ModelsMsg, Msg, Screen, State, ToastTone},
+    state::{
+        self, AgentsMsg, Clock, DesktopMsg, Effect, FilesMsg, Focus, LabMsg, LabView, MachineMsg, ModelsMsg, Msg, Screen, State, ToastTone,
+        TokenMsg,
+    },
 };
 use dspark_look::{Answer, Density, Look, Toasts, confirm};
 use dspark_protocol::{EngineState, ModelInfo};
@@ -72,6 +75,9 @@ impl Window {
         window.apply(ctx);
         window.dispatch(ctx, Msg::Models(ModelsMsg::Survey));
         window.dispatch(ctx, Msg::Sidebar(state::SidebarMsg::More));
+        window.bridge.limit_downloads(window.state.settings.models.bytes_per_second());
+        window.dispatch(ctx, DesktopMsg::LookAtLogin.into());
+        window.dispatch(ctx, TokenMsg::Look.into());
         window.chat.focus_composer = true;
         window
     }
@@ -99,6 +105,7 @@ impl Window {
 
     /// Handles everything that came from other threads. Also called while the window is hidden.
     pub fn logic(&mut self, ctx: &Context) {
+        self.state.desktop.focused = ctx.input(|input| input.focused);
         for message in self.bridge.inbox.drain() {
             self.dispatch(ctx, message);
         }
@@ -153,6 +160,10 @@ impl Window {
 
     pub fn dispatch(&mut self, ctx: &Context, message: Msg) {
         self.state.clock = Clock::now();
+        if matches!(message, Msg::Quit | Msg::CloseWindow) {
+            // Quitting asks about clients that are in touch.
+            self.state.agents.activity = self.bridge.activity();
+        }
         let before = self.state.engine.model.clone();
         let effects = state::update(&mut self.state, message);
         self.perform(ctx, effects);
@@ -165,6 +176,12 @@ impl Window {
 
     pub fn take_requests(&mut self) -> Vec<Request> {
         std::mem::take(&mut self.requests)
+    }
+
+    /// As closing it does, whatever the settings say about that.
+    pub fn hide(&mut self) {
+        self.state.window_visible = false;
+        self.requests.push(Request::Hide);
     }
 
     /// Nothing is left for the surroundings to do.
@@ -185,6 +202,7 @@ impl Window {
                 Some(Effect::OpenUrl(url)) => ctx.open_url(egui::OpenUrl::new_tab(url)),
                 Some(Effect::ApplyAppearance) => self.apply(ctx),
                 Some(Effect::Focus(Focus::Composer)) => self.chat.focus_composer = true,
+                Some(Effect::Focus(Focus::Token)) => self.settings.focus_token = true,
                 Some(Effect::Focus(Focus::Edit)) => self.chat.focus_edit = true,
                 Some(Effect::Focus(Focus::Search)) => {
                     self.sidebar.search_focus = true;
@@ -238,6 +256,7 @@ impl Window {
         }
         palette::show(&ctx, &self.state, &mut out);
         agents::sheet(&ctx, &self.state, &mut out);
+        settings::sheets(&ctx, &self.state, &mut out);
         if let Some(business) = &self.state.confirm_quit {
             match confirm(&ctx, t!(quit_question), business, t!(quit), t!(keep_running), true) {
                 Some(Answer::Yes) => out.push(Msg::QuitConfirmed),

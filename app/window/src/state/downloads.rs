@@ -144,7 +144,11 @@ fn begin(state: &mut State, offer: &Offer, out: &mut Vec<Effect>) {
         then: Then::Keep,
     });
     state.models.under_way = Some(offer.clone());
-    out.push(Effect::Fetch(offer.id.clone()));
+    out.push(if offer.newer {
+        Effect::Update(offer.id.clone())
+    } else {
+        Effect::Fetch(offer.id.clone())
+    });
 }
 
 pub(super) fn stop(state: &mut State, then: Then, out: &mut Vec<Effect>) {
@@ -190,6 +194,8 @@ pub(super) fn fetched(state: &mut State, result: Result<ModelEntry, FetchError>,
     let mut goes_on = true;
     match result {
         Ok(entry) => {
+            // What the hub said was of the one before.
+            state.models.hub.previews.remove(&fetching.id);
             models::survey(state, out);
             state.models.downloads.done.insert(0, entry.clone());
             if state.engine.model.is_none() && state.models.loading.is_none() {

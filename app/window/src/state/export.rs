@@ -1,7 +1,7 @@
 //! A chat as a file: the conversation that is shown, in three forms.
 
 use super::{State, split_reasoning};
-use dspark_sessions::{Message, Role};
+use dspark_sessions::{Message, Role, Tree};
 use dspark_strings::t;
 use std::fmt::Write;
 
@@ -86,7 +86,12 @@ pub(super) fn markdown(state: &State) -> String {
 
 /// Everything: every branch, with thoughts, figures, and settings.
 fn json(state: &State) -> String {
-    let tree = &state.chat.tree;
+    let chat = chat_as_json(&state.chat.title, &state.chat_settings().system_prompt, &state.chat.tree);
+    serde_json::to_string_pretty(&chat).unwrap_or_default()
+}
+
+/// A chat as this program reads it again.
+pub(crate) fn chat_as_json(title: &str, system_prompt: &str, tree: &Tree) -> serde_json::Value {
     let path = tree.path();
     let mut messages: Vec<&Message> = tree.messages().collect();
     messages.sort_by_key(|message| message.id);
@@ -107,14 +112,13 @@ fn json(state: &State) -> String {
             })
         })
         .collect();
-    let chat = serde_json::json!({
+    serde_json::json!({
         "format": "mlx-dspark-chat",
         "version": 1,
-        "title": state.chat.title,
-        "system_prompt": state.chat_settings().system_prompt,
+        "title": title,
+        "system_prompt": system_prompt,
         "messages": rows,
-    });
-    serde_json::to_string_pretty(&chat).unwrap_or_default()
+    })
 }
 
 const STYLE: &str = "body{max-width:46rem;margin:2rem auto;padding:0 1rem;font:15px/1.6 system-ui,sans-serif;color:#191b1f;background:#fcfcfb}\

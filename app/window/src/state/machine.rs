@@ -226,6 +226,7 @@ impl State {
                 .zip(self.engine.model.as_ref())
                 .map(|(reply, model)| (reply.context, model.context_window)),
             pressure: lab.reading.as_ref().map(|reading| reading.pressure).unwrap_or_default(),
+            slowed: lab.reading.as_ref().and_then(|reading| reading.slowed(&self.engine.machine.device)),
             swap_growth: lab.swap_growth.filter(|_| last.is_some()),
             decay: decay(self.lab.rounds.iter()),
             cold: lab.replies.len() == 1,

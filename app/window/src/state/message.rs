@@ -3,7 +3,9 @@ use super::{
     agents::AgentsMsg,
     bench::BenchMsg,
     chat::ChatMsg,
+    data::DataMsg,
     decoding::DecodingMsg,
+    desktop::{DesktopAsk, DesktopMsg},
     downloads::DownloadMsg,
     files::FilesMsg,
     first_run::FirstRunMsg,
@@ -13,9 +15,11 @@ use super::{
     models::ModelsMsg,
     palette::PaletteMsg,
     race::RaceMsg,
+    report::Gathered,
     settings::SettingsMsg,
     shelf::{Known, ShelfMsg},
     sidebar::SidebarMsg,
+    token::{TokenAsk, TokenMsg},
 };
 use crate::{
     bridge::ServerConfig,
@@ -47,10 +51,13 @@ pub enum Msg {
     Bench(BenchMsg),
     Agents(AgentsMsg),
     Decoding(DecodingMsg),
+    Desktop(DesktopMsg),
+    Data(DataMsg),
     Palette(PaletteMsg),
     /// A file that was asked for is written, or is not.
     Saved(Result<PathBuf, String>),
     Settings(SettingsMsg),
+    Token(TokenMsg),
     ToastAction(u64),
     /// Something a person should know.
     Notice {
@@ -137,6 +144,8 @@ pub enum Effect {
     CancelLoad,
     Unload,
     Fetch(String),
+    /// The newest revision of a repository that is here.
+    Update(String),
     CancelFetch,
     Survey {
         folders: Vec<PathBuf>,
@@ -158,6 +167,9 @@ pub enum Effect {
     /// In the system's file manager.
     Reveal(PathBuf),
     SaveKnown(Known),
+    Token(TokenAsk),
+    /// Bytes a second of all downloads, also of one that runs; 0 for no limit.
+    LimitDownloads(u64),
     SaveSettings(Box<Settings>),
     ApplyAppearance,
     StartServer(ServerConfig),
@@ -177,12 +189,18 @@ pub enum Effect {
     /// A request of another program.
     CancelCall(String),
     Copy(String),
+    Desktop(DesktopAsk),
+    /// All of them into one file; the prompt is that of chats without their own.
+    ExportChats {
+        system_prompt: String,
+    },
+    GatherReport(Box<Gathered>),
     /// What they are is found out; `chats` are sought for in them and nothing else.
     ReadFiles {
         paths: Vec<PathBuf>,
         chats: bool,
     },
-    /// Into the person's downloads.
+    /// Where the person says, else into their downloads.
     SaveFile {
         name: String,
         text: String,
@@ -201,6 +219,8 @@ pub enum Focus {
     Search,
     Edit,
     Rename,
+    /// The field for the hub's access token.
+    Token,
 }
 
 /// A change to the chats. Streaming text is not among them: the thread that receives it saves it, whatever the
@@ -227,6 +247,14 @@ pub enum StoreWrite {
     },
     DeleteSession(i64),
     RestoreSession(i64),
+    /// Every session, at this time in milliseconds.
+    DeleteAll {
+        at: i64,
+    },
+    /// Those that went at that time.
+    RestoreAll {
+        at: i64,
+    },
     Add(Box<Message>),
     Finish {
         message: i64,

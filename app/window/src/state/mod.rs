@@ -5,7 +5,9 @@
 mod agents;
 mod bench;
 mod chat;
+mod data;
 mod decoding;
+mod desktop;
 mod downloads;
 mod events;
 mod export;
@@ -18,23 +20,29 @@ mod message;
 mod models;
 mod options;
 mod palette;
+mod quit;
 mod race;
 mod reasoning;
 mod replay;
+mod report;
 mod settings;
 mod shelf;
 mod sidebar;
 mod sources;
 mod status;
 mod toast;
+mod token;
 
 pub use agents::{Agents, AgentsMsg, AgentsView, Looked, Sheet, SheetPage};
 pub use bench::{BENCH_ARMS, BenchAs, BenchLab, BenchMsg, Extent, Measuring};
 pub use chat::{Chat, ChatMsg, Draft, Edit, Live, Phase};
+pub use data::{DataMsg, DataState, Exported, Report};
 pub use decoding::DecodingMsg;
+pub use desktop::{DesktopAsk, DesktopMsg, DesktopState, Purpose};
 pub(crate) use downloads::short;
 pub use downloads::{DownloadMsg, Downloads, Fetching, Held, Then};
 pub use export::ExportChat;
+pub(crate) use export::chat_as_json;
 pub use files::{FilesMsg, Intake, LONG_PASTE};
 pub use first_run::{FirstRun, FirstRunMsg, Step, Truth};
 pub use hub::{HubMsg, HubSearch, Preview};
@@ -47,6 +55,7 @@ pub use palette::{Palette, PaletteMsg};
 pub use race::{Comparing, LANES, Live as LiveLane, PRESETS, RACE_TOKENS, RaceLab, RaceMsg, Running, ShareAs};
 pub use reasoning::{Parts, split as split_reasoning};
 pub use replay::{Moment, Replay, moment};
+pub use report::{Gathered, scrubbed};
 pub(crate) use settings::serve;
 pub use settings::{ServerState, SettingsMsg, SettingsPage};
 pub use shelf::{Checking, Known, Resident, Shelf, ShelfMsg, Used};
@@ -54,6 +63,7 @@ pub use sidebar::{Rename, Sidebar, SidebarMsg};
 pub use sources::{Sources, Tint};
 pub use status::{Status, status, tray_title};
 pub use toast::{Toast, ToastAction, ToastTone, Toasts};
+pub use token::{Secret, TokenAsk, TokenMsg};
 
 use crate::{bridge::ServerConfig, settings::Settings};
 use dspark_protocol::{EngineState, Mode, Snapshot};
@@ -115,6 +125,8 @@ pub struct State {
     pub first_run: FirstRun,
     pub lab: Lab,
     pub agents: Agents,
+    pub desktop: DesktopState,
+    pub data: DataState,
     /// Decoding settings that wait for a reload of the model.
     pub decoding: Option<crate::settings::Decoding>,
     /// The command palette, while it is open.
@@ -154,6 +166,8 @@ impl State {
             models: Models::default(),
             lab: Lab::default(),
             agents: Agents::default(),
+            desktop: DesktopState::default(),
+            data: DataState::default(),
             decoding: None,
             palette: None,
             server: ServerState::default(),
@@ -221,27 +235,6 @@ impl State {
             api_key: Some(server.api_key.clone()).filter(|key| !key.is_empty()),
         }
     }
-
-    /// What would be cut off by quitting now, in words.
-    fn business(&self) -> Option<String> {
-        if !self.lives.is_empty() {
-            return Some(t!(quit_reply).into());
-        }
-        match self.comparing() {
-            Some(Comparing::Race) => return Some(t!(quit_race).into()),
-            Some(Comparing::Benchmark) => return Some(t!(quit_benchmark).into()),
-            None => {}
-        }
-        let others = self.engine.requests.len();
-        if others > 0 {
-            let who = self.engine.requests.first().map_or(t!(a_client), |request| request.client.as_str());
-            return Some(t!(quit_client, who = who));
-        }
-        self.models
-            .fetching
-            .as_ref()
-            .map(|fetching| t!(quit_download, name = fetching.name))
-    }
 }
 
 /// Copies, and says so: nothing else on the screen would.
@@ -276,6 +269,10 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
             if screen == Screen::Lab {
                 lab::opened(state, out);
             }
+            if screen == Screen::Settings {
+                // A person may have switched it in the system's own settings.
+                out.push(Effect::Desktop(DesktopAsk::LookAtLogin));
+            }
             if screen == Screen::Agents {
                 // Other programs may have changed their files since.
                 out.extend(update(state, AgentsMsg::Look.into()));
@@ -295,9 +292,12 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
         Msg::Race(message) => race::update(state, message, out),
         Msg::Bench(message) => bench::update(state, message, out),
         Msg::Agents(message) => agents::update(state, message, out),
+        Msg::Data(message) => data::update(state, message, out),
+        Msg::Desktop(message) => desktop::update(state, message, out),
         Msg::Palette(message) => palette::update(state, message, out),
         Msg::Decoding(message) => decoding::update(state, message, out),
         Msg::Saved(result) => saved(state, result),
+        Msg::Token(message) => token::update(state, message, out),
         Msg::Settings(message) => settings::update(state, message, out),
         Msg::ToastAction(id) => {
             if let Some(action) = state.toasts.take_action(id) {
@@ -328,19 +328,20 @@ pub fn update(state: &mut State, message: Msg) -> Vec<Effect> {
             state.window_visible = true;
             out.push(Effect::ShowWindow);
         }
-        Msg::Quit => match state.business() {
-            Some(business) => {
-                state.confirm_quit = Some(business);
+        Msg::Quit => match state.losses() {
+            lost if !lost.is_empty() => {
+                state.confirm_quit = Some(lost.join("\n"));
                 if !state.window_visible {
                     state.window_visible = true;
                     out.push(Effect::ShowWindow);
                 }
             }
-            None => out.push(Effect::Quit),
+            _ => out.push(Effect::Quit),
         },
         Msg::QuitConfirmed => out.push(Effect::Quit),
         Msg::QuitCancelled => state.confirm_quit = None,
     }
     agents::follow(state, &mut effects);
+    desktop::follow(state, &mut effects);
     effects
 }

@@ -2,7 +2,7 @@ use super::{
     Downloads, Effect, Fetching, HubSearch, Msg, Screen, Shelf, State, Then, Toast, chat, downloads, first_run, hub, settings, shelf,
 };
 use crate::{
-    bridge::{FetchError, FetchProgress, FitLevel, Leftover, ModelEntry, Offer, Survey},
+    bridge::{FetchError, FetchProgress, FitLevel, Leftover, ModelEntry, Offer, Survey, TokenState},
     settings::{Decoding, LastModel},
 };
 use dspark_protocol::{EngineError, EngineState, LoadEvent, LoadRequest, LoadStage, Snapshot};
@@ -38,6 +38,8 @@ pub struct Models {
     pub under_way: Option<Offer>,
     pub hub: HubSearch,
     pub shelf: Shelf,
+    /// Where the hub's access token comes from; `None` before the first look.
+    pub token: Option<TokenState>,
 }
 
 /// The parts of the screen.

@@ -1,4 +1,4 @@
-use super::{Effect, State, Toast};
+use super::{Effect, State, Toast, TokenAsk};
 use crate::{bridge::ServerFailure, settings::Settings};
 use dspark_strings::t;
 
@@ -39,7 +39,12 @@ pub enum SettingsMsg {
 
 pub(super) fn update(state: &mut State, message: SettingsMsg, out: &mut Vec<Effect>) {
     match message {
-        SettingsMsg::Page(page) => state.settings_page = page,
+        SettingsMsg::Page(page) => {
+            state.settings_page = page;
+            if page == SettingsPage::Models {
+                out.push(Effect::Token(TokenAsk::Look));
+            }
+        }
         SettingsMsg::Changed(settings) => {
             let before = std::mem::replace(&mut state.settings, *settings);
             if before == state.settings {
@@ -50,6 +55,9 @@ pub(super) fn update(state: &mut State, message: SettingsMsg, out: &mut Vec<Effe
             }
             if before.server != state.settings.server {
                 serve(state, out);
+            }
+            if before.models.download_limit != state.settings.models.download_limit {
+                out.push(Effect::LimitDownloads(state.settings.models.bytes_per_second()));
             }
             if before.chat != state.settings.chat {
                 super::chat::count_tokens(state, out);

@@ -218,6 +218,14 @@ fn has_host() -> bool {
     true
 }
 
+/// At login panels start beside this program: one is waited for, as long as `limit`.
+pub(crate) fn wait_for_host(limit: Duration) {
+    let begin = Instant::now();
+    while !has_host() && begin.elapsed() < limit {
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
 /// With the window hidden the app leaves the Dock and lives in the menu bar.
 #[cfg(target_os = "macos")]
 pub(crate) fn show_in_dock(shown: bool) {

@@ -3,6 +3,8 @@
 
 mod agents;
 mod chat;
+mod data;
+mod desktop;
 mod files;
 mod first_run;
 mod lab;

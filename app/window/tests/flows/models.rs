@@ -433,3 +433,104 @@ fn another_part_of_the_screen_closes_the_open_row() {
     models(&mut state, ModelsMsg::Tab(ModelsTab::Here));
     assert!(state.models.open.is_none());
 }
+
+/// The hub is asked only when a person asks; the newer revision comes by a download of its own.
+#[test]
+fn a_newer_revision_is_got_on_request() {
+    use dspark_window::{
+        bridge::Listed,
+        state::{HubMsg, Preview},
+    };
+    let mut state = ready();
+    let id = "owner/Model-8bit".to_owned();
+    assert_eq!(
+        update(&mut state, HubMsg::Preview(id.clone()).into()),
+        [Effect::PreviewModel(id.clone())]
+    );
+    let offer = Offer {
+        id: id.clone(),
+        name: "Model-8bit".into(),
+        newer: true,
+        ..Offer::default()
+    };
+    let found = Listed {
+        offer: offer.clone(),
+        ..Listed::default()
+    };
+    update(
+        &mut state,
+        HubMsg::Previewed {
+            id: id.clone(),
+            found: Ok(Box::new(found)),
+        }
+        .into(),
+    );
+    let effects = update(&mut state, Msg::Models(ModelsMsg::Fetch(offer)));
+    assert!(effects.contains(&Effect::Update(id.clone())) && !effects.iter().any(|effect| matches!(effect, Effect::Fetch(_))));
+    let entry = ModelEntry {
+        name: id.clone(),
+        ..ModelEntry::default()
+    };
+    update(&mut state, Msg::Models(ModelsMsg::Fetched(Ok(entry))));
+    assert!(
+        !matches!(state.models.hub.previews.get(&id), Some(Preview::Known(_))),
+        "what was said is no longer so"
+    );
+}
+
+/// A gated download leads to the field for the token; with one kept it goes on from the note.
+#[test]
+fn a_gated_download_leads_to_the_token_and_goes_on_with_it() {
+    use dspark_window::{
+        bridge::{Kind, TokenFrom, TokenState, Trouble},
+        state::{Focus, Secret, SettingsPage, TokenAsk, TokenMsg},
+    };
+    let mut state = ready();
+    let offer = Offer {
+        id: "owner/Gated".into(),
+        name: "Gated".into(),
+        ..Offer::default()
+    };
+    update(&mut state, Msg::Models(ModelsMsg::Fetch(offer)));
+    let trouble = Trouble {
+        kind: Kind::Gated,
+        words: "`owner/Gated` is gated".into(),
+        page: "https://hub.example/owner/Gated".into(),
+    };
+    update(&mut state, Msg::Models(ModelsMsg::Fetched(Err(FetchError::Failed(trouble)))));
+    let effects = update(&mut state, TokenMsg::Enter.into());
+    assert_eq!((state.screen, state.settings_page), (Screen::Settings, SettingsPage::Models));
+    assert!(effects.contains(&Effect::Focus(Focus::Token)));
+    let keep = update(&mut state, TokenMsg::Keep(Secret::new("hf_secret".into())).into());
+    assert!(matches!(&keep[..], [Effect::Token(TokenAsk::Keep(secret))] if secret.expose() == "hf_secret"));
+    assert!(!format!("{keep:?}").contains("hf_secret"), "it is not printed");
+    let refused = TokenMsg::Changed {
+        kept: true,
+        result: Err("that is no access token".into()),
+    };
+    update(&mut state, refused.into());
+    assert_eq!(state.toasts.latest().unwrap().title, "The access token was not kept");
+    let kept = TokenState {
+        from: Some(TokenFrom::Kept),
+        kept: true,
+        file: "/c/hub-token".into(),
+    };
+    let changed = TokenMsg::Changed {
+        kept: true,
+        result: Ok(kept),
+    };
+    update(&mut state, changed.into());
+    let toast = state.toasts.latest().unwrap().id;
+    let effects = update(&mut state, Msg::ToastAction(toast));
+    assert!(effects.contains(&Effect::Fetch("owner/Gated".into())), "{effects:?}");
+}
+
+/// A cap is told to what downloads, when it changes.
+#[test]
+fn a_cap_on_downloads_holds_at_once() {
+    let mut state = ready();
+    let mut settings = state.settings.clone();
+    settings.models.download_limit = 5;
+    let effects = update(&mut state, Msg::Settings(SettingsMsg::Changed(Box::new(settings))));
+    assert!(effects.contains(&Effect::LimitDownloads(5_000_000)));
+}

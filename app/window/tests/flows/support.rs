@@ -10,10 +10,17 @@ pub(super) use dspark_window::{
     settings::Settings,
     state::{
         ChatMsg, Choice, Clock, Effect, ExportChat, Fill, ModelsMsg, Msg, Phase, Screen, ServerState, SettingsMsg, SidebarMsg, State,
-        Status, StoreWrite, status, tray_title, update,
+        Status, StoreWrite, status, tray_title,
     },
 };
 pub(super) use std::{path::PathBuf, sync::Arc, time::Duration};
+
+/// What is to be done, without what the desktop is told on the way: `desktop.rs` is about that.
+pub(super) fn update(state: &mut State, message: Msg) -> Vec<Effect> {
+    let mut effects = dspark_window::state::update(state, message);
+    effects.retain(|effect| !matches!(effect, Effect::Desktop(_)));
+    effects
+}
 
 pub(super) fn state() -> State {
     State::new(Settings::default(), PathBuf::from("/data"), (1, 1), Clock::now())
@@ -56,7 +63,7 @@ pub(super) fn ready() -> State {
 }
 
 pub(super) fn chat(state: &mut State, message: ChatMsg) -> Vec<Effect> {
-    update(state, Msg::Chat(message))
+    dspark_window::state::update(state, Msg::Chat(message))
 }
 
 pub(super) fn say(state: &mut State, text: &str) -> Vec<Effect> {

@@ -24,6 +24,8 @@ pub type Setup = Box<dyn FnOnce(&egui::Context) -> Window>;
 pub struct Stage {
     pub window: Option<Window>,
     setup: Option<Setup>,
+    /// What the desktop was asked for.
+    pub desktop: Arc<dspark_desktop::Recorded>,
     /// Kept until the end of the test.
     pub folder: tempfile::TempDir,
 }
@@ -48,6 +50,8 @@ pub fn open_served(
 ) -> Test {
     let store = Store::open(folder.path()).unwrap().store;
     let data = folder.path().to_path_buf();
+    let desktop = Arc::new(dspark_desktop::Recorded::default());
+    let around = desktop.clone();
     let setup = Box::new(move |ctx: &egui::Context| {
         let state = State::new(settings, data.clone(), store.next_ids(), Clock::now());
         let served = desk.is_some();
@@ -59,6 +63,7 @@ pub fn open_served(
             data.join("settings.toml"),
         )
         .on_machine(Arc::new(scene::ScriptedMachine))
+        .on_desktop(around)
         .among(Some(scene::Scene::places(&data)));
         let mut window = Window::new(ctx, state, bridge);
         if served {
@@ -69,6 +74,7 @@ pub fn open_served(
     let stage = Stage {
         window: None,
         setup: Some(setup),
+        desktop,
         folder,
     };
     let mut test = Harness::builder()

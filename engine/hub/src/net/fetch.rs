@@ -252,6 +252,12 @@ impl Body<'_> {
                         break Ok(()); // The writer's own error comes below.
                     }
                     (self.report)(have);
+                    let came = (have - at) as usize;
+                    tokio::select! {
+                        biased;
+                        () = self.job.token().cancelled() => {}
+                        () = self.net.limit.pass(came) => {}
+                    }
                 }
             }
         };

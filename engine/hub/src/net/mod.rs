@@ -5,33 +5,27 @@
 //! rustls with ring, trusting Mozilla's roots and the system's, so that company proxies work.
 
 mod fetch;
+mod limit;
 mod repo;
 mod search;
+mod token;
 
 pub(crate) use fetch::{Digest, Meter, Remote, check_digest, fetch};
+pub use limit::Limit;
 pub use repo::{RepoFile, RepoId, RepoInfo};
 pub use search::Found;
+use token::Token;
+pub use token::TokenFrom;
 
 use crate::{HubError, Result};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, header};
 use std::{
-    fmt,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
 pub(crate) const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
-
-/// An access token. It is never printed.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Token(String);
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(set)")
-    }
-}
 
 /// How long to wait and how often to try again.
 #[derive(Debug, Clone)]
@@ -63,7 +57,10 @@ pub(crate) struct Network {
     pub(crate) endpoint: String,
     pub(crate) offline: bool,
     pub(crate) patience: Patience,
-    token: Option<Token>,
+    /// Of everything that is downloaded.
+    pub(crate) limit: Limit,
+    pub(crate) kept_token: PathBuf,
+    token: Option<(TokenFrom, Token)>,
     client: Arc<OnceLock<Client>>,
 }
 
@@ -72,21 +69,25 @@ impl Network {
         let set = |key: &str| var(key).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
         let flag = |key: &str| set(key).is_some_and(|value| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on"));
         let token_file = set("HF_TOKEN_PATH").map_or_else(|| hf_home.join("token"), |path| crate::places::expand(&path, home));
-        let token = set("HF_TOKEN")
-            .or_else(|| std::fs::read_to_string(token_file).ok())
-            .map(|token| token.trim().to_owned())
-            .filter(|token| !token.is_empty() && token.bytes().all(|b| b.is_ascii_graphic()));
+        let kept_token = token::kept_file(home, var);
+        let token = token::find(&token_file, &kept_token, set("HF_TOKEN").as_deref());
         Self {
             endpoint: set("HF_ENDPOINT").map_or_else(|| DEFAULT_ENDPOINT.to_owned(), |url| url.trim_end_matches('/').to_owned()),
             offline: flag("HF_HUB_OFFLINE") || flag("TRANSFORMERS_OFFLINE"),
             patience: Patience::default(),
-            token: token.map(Token),
+            limit: Limit::default(),
+            kept_token,
+            token,
             client: Arc::default(),
         }
     }
 
     pub(crate) fn has_token(&self) -> bool {
         self.token.is_some()
+    }
+
+    pub(crate) fn token_from(&self) -> Option<&TokenFrom> {
+        self.token.as_ref().map(|(from, _)| from)
     }
 
     /// For messages: `huggingface.co`.
@@ -120,7 +121,7 @@ impl Network {
     /// A GET or HEAD of one of the hub's own pages, with the token. Redirects to other hosts lose it (reqwest).
     pub(crate) fn authorized(&self, request: RequestBuilder) -> RequestBuilder {
         match &self.token {
-            Some(token) => request.bearer_auth(&token.0),
+            Some((_, token)) => request.bearer_auth(token.word()),
             None => request,
         }
     }

@@ -1,9 +1,9 @@
 use super::{meter, options, view::ChatView};
 use crate::{
     shell::{keys, text::count},
-    state::{ChatMsg, FilesMsg, LONG_PASTE, Msg, Phase, State},
+    state::{ChatMsg, DesktopMsg, FilesMsg, LONG_PASTE, Msg, Phase, Purpose, State},
 };
-use dspark_look::{Button, Composer, ComposerState, Icon, SendKey};
+use dspark_look::{Button, Composer, ComposerState, Icon, IconButton, SendKey};
 use dspark_strings::t;
 use egui::{Event, Id, Ui};
 
@@ -76,6 +76,17 @@ pub(super) fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Ve
     }
 }
 
+/// The system's file dialog; what it brings takes the way of files that are dropped.
+fn attach(ui: &mut Ui, out: &mut Vec<Msg>) {
+    let button = ui.add(IconButton::new(Icon::Paperclip, "Attach files").side(26.0));
+    if button
+        .on_hover_text("Text, code, tables, PDFs; or drop them on the window")
+        .clicked()
+    {
+        out.push(DesktopMsg::Choose(Purpose::Attach).into());
+    }
+}
+
 /// The files that go with the message.
 fn files(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
     let files = &state.chat.draft.files;
@@ -144,6 +155,7 @@ fn note(state: &State, coming: bool) -> String {
 }
 
 fn tools(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Vec<Msg>) {
+    attach(ui, out);
     let button = ui.add(Button::quiet(t!(options_button)).small().icon(Icon::SlidersHorizontal));
     if button.clicked() {
         view.options.open = !view.options.open;

@@ -1,6 +1,6 @@
 //! This machine: the ceiling that its memory sets, replies against it, and how the machine is, in words.
 
-use super::{beside, panel};
+use super::{beside, conditions, panel};
 use crate::{
     machine::verdict::{About, Level, Lever, Pressure},
     shell::text::{self, count},
@@ -62,7 +62,18 @@ fn heading(ui: &mut Ui, state: &State) {
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 32.0 - 12.0 + 4.0), egui::Sense::hover());
     response.widget_info(|| egui::WidgetInfo::labeled(Role::Heading, true, format!("{}, {note}", machine.device)));
     let galley = ui.fonts_mut(|fonts| fonts.layout_job(job));
+    let right = rect.with_min_x((rect.left() + galley.size().x + 16.0).min(rect.right()));
     ui.painter().galley(rect.min, galley, theme.t1);
+    if Density::of(ui.ctx()) != Density::Narrow {
+        paint::over_right(ui, right, |ui| conditions::chips(ui, state));
+        return;
+    }
+    let line = ui.cursor().min;
+    let row = Rect::from_min_size(line, vec2(ui.available_width(), 24.0));
+    if state.lab.machine.reading.is_some() {
+        ui.add_space(30.0);
+        paint::over_left(ui, row, |ui| conditions::chips(ui, state));
+    }
 }
 
 fn backend(name: &str) -> &'static str {

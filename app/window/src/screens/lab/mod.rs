@@ -2,6 +2,7 @@
 
 mod bench;
 pub mod card;
+mod conditions;
 mod curves;
 mod figures;
 mod live;

@@ -2,9 +2,9 @@
 
 use super::{line::Line, rows};
 use crate::{
-    bridge::{Drafter, FitAt, FitLevel, Offer, Part},
+    bridge::{Drafter, FitAt, FitLevel, Kind, Offer, Part},
     shell::text::{bytes, count},
-    state::{HubMsg, ModelsMsg, Msg, Preview, State},
+    state::{HubMsg, ModelsMsg, Msg, Preview, State, TokenMsg},
 };
 use dspark_look::{Button, Density, Icon, MemoryPart, Slider, Theme, Type, busy_ring, memory_bar, memory_legend, runs, tip};
 use dspark_strings::t;
@@ -76,6 +76,10 @@ fn broken(ui: &mut Ui, state: &State, line: &Line<'_>, problem: &str, out: &mut 
 }
 
 fn path(ui: &mut Ui, line: &Line<'_>) {
+    if let Some(note) = line.entry.and_then(|entry| entry.note.as_ref()) {
+        ui.add_space(8.0);
+        ui.add(egui::Label::new(Type::SMALL.rich(note, Theme::of(ui).t3)).wrap());
+    }
     if let Some(path) = line.path() {
         ui.add_space(8.0);
         let shown = dspark_look::middle_ellipsis(ui, Type::SMALL, &path.display().to_string(), ui.available_width());
@@ -314,6 +318,9 @@ fn asking(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<Msg>) {
                     .clicked()
                 {
                     out.push(Msg::Open(trouble.page.clone()));
+                }
+                if matches!(trouble.kind, Kind::Gated | Kind::Refused) && ui.add(Button::quiet("Enter an access token").small()).clicked() {
+                    out.push(TokenMsg::Enter.into());
                 }
             });
         }

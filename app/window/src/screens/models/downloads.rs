@@ -4,7 +4,7 @@ use super::hub::words;
 use crate::{
     bridge::{Kind, Leftover},
     shell::{header::fetching_words, text::bytes},
-    state::{DownloadMsg, Fetching, Held, HubMsg, ModelsMsg, ModelsTab, Msg, Question, State, short},
+    state::{DownloadMsg, Fetching, Held, HubMsg, ModelsMsg, ModelsTab, Msg, Question, State, TokenMsg, short},
 };
 use dspark_look::{Button, Icon, Progress, Theme, Type, card, empty_card, progress_row};
 use dspark_strings::t;
@@ -33,7 +33,7 @@ pub(super) fn show(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
         return room(ui, state);
     }
     if let Some(fetching) = &models.fetching {
-        running(ui, fetching, out);
+        running(ui, fetching, state.settings.models.download_limit, out);
     }
     for offer in &downloads.queue {
         let size = if offer.bytes > 0 {
@@ -82,11 +82,16 @@ fn heading(ui: &mut Ui, text: &str, some: bool) {
     }
 }
 
-fn running(ui: &mut Ui, fetching: &Fetching, out: &mut Vec<Msg>) {
+/// `cap`: MB a second, 0 for none.
+fn running(ui: &mut Ui, fetching: &Fetching, cap: u32, out: &mut Vec<Msg>) {
     let detail = if fetching.cancelled {
         t!(stopping).into()
     } else {
         fetching_words(fetching)
+    };
+    let detail = match cap {
+        0 => detail,
+        cap => format!("{detail}, at most {cap} MB/s"),
     };
     let progress = Progress {
         name: &fetching.name,
@@ -157,7 +162,7 @@ fn stopped(ui: &mut Ui, held: &Held, out: &mut Vec<Msg>) {
             Icon::WarningOctagonFill.show(ui, 16.0, theme.bad);
             ui.label(Type::PANEL.rich(format!("{name}: {}", dspark_strings::within(title)), theme.t1));
         });
-        ui.add(Label::new(Type::NOTE.rich(&trouble.words, theme.t2)).wrap());
+        dspark_look::linked(ui, &trouble.words, Type::NOTE, theme.t2);
         ui.add(Label::new(Type::SMALL.rich(here, theme.t3)).wrap());
         ui.add_space(8.0);
         ui.horizontal(|ui| {
@@ -166,6 +171,7 @@ fn stopped(ui: &mut Ui, held: &Held, out: &mut Vec<Msg>) {
                 out.extend(remedy(held));
             }
             if matches!(trouble.kind, Kind::Gated | Kind::Refused) {
+                small(ui, "Enter a token", name, None, TokenMsg::Enter.into(), out);
                 small(ui, t!(try_again), name, None, DownloadMsg::Resume(id.clone()).into(), out);
             }
             small(ui, t!(drop), name, None, DownloadMsg::Drop(id.clone()).into(), out);

@@ -113,6 +113,13 @@ fn failure(ui: &mut Ui, trouble: &Trouble, out: &mut Vec<Msg>) {
     if action.copy {
         out.push(Msg::Copy(format!("{title}: {}", trouble.words)));
     }
+    if matches!(trouble.kind, Kind::Gated | Kind::Refused | Kind::Missing) {
+        // What is private looks missing without a token.
+        ui.add_space(6.0);
+        if ui.add(Button::secondary("Enter an access token").small()).clicked() {
+            out.push(crate::state::TokenMsg::Enter.into());
+        }
+    }
 }
 
 /// What to call a failure, and the one thing to do about it.

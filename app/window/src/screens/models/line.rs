@@ -39,6 +39,9 @@ impl<'a> Line<'a> {
         if entry.experts {
             chips.push((t!(moe), Tone::Neutral));
         }
+        if entry.second {
+            chips.push(("Second copy", Tone::Neutral));
+        }
         match state.models.shelf.checked.get(&entry.path) {
             Some(Ok(())) => chips.push((t!(checked), Tone::Ok)),
             Some(Err(_)) => chips.push((t!(damaged), Tone::Bad)),

@@ -5,10 +5,10 @@ use super::{
     line::{Line, drafted, plain},
 };
 use crate::{
-    bridge::{Drafter, FitAt, FitLevel},
+    bridge::{Drafter, FitAt, FitLevel, ModelEntry},
     screens::first_run::chip,
     shell::text::bytes,
-    state::{ModelsMsg, Msg, Screen, ShelfMsg, State},
+    state::{HubMsg, ModelsMsg, Msg, Preview, Screen, ShelfMsg, State},
 };
 use dspark_look::{Button, Chip, Columns, Density, Icon, TableRow, Theme, Type, card_flush, name_lines, runs, table_head, tip, two_lines};
 use dspark_strings::t;
@@ -266,6 +266,7 @@ pub(super) fn files(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<M
     {
         out.push(ShelfMsg::Reveal(entry.path.clone()).into());
     }
+    newer(ui, state, entry, out);
     match &entry.removal {
         Some(Ok(_)) => {
             let label = t!(delete_named, name = name);
@@ -287,6 +288,42 @@ pub(super) fn files(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<M
             tip(words, t!(not_deleted_here), reason);
         }
         None => {}
+    }
+}
+
+/// Whether the hub has a newer revision: asked only when a person asks.
+fn newer(ui: &mut Ui, state: &State, entry: &ModelEntry, out: &mut Vec<Msg>) {
+    let Some(repo) = &entry.repo else { return };
+    match state.models.hub.previews.get(repo) {
+        Some(Preview::Asked) => {
+            dspark_look::busy_ring(ui, 14.0, Theme::of(ui).t3, "Asking the hub");
+        }
+        Some(Preview::Known(listed)) if listed.offer.newer => {
+            let label = format!("Get the newer revision of {}", entry.name);
+            let get = Button::secondary("Get the newer revision").small().icon(Icon::DownloadSimple);
+            let idle = state.models.fetching.as_ref().is_none_or(|fetching| fetching.id != *repo);
+            let get = ui.add(get.enabled(idle).label(&label));
+            if get.clicked() {
+                out.push(Msg::Models(ModelsMsg::Fetch(listed.offer.clone())));
+            }
+            let words = "the hub has a newer revision than the one here. The one here stays until the newer one is whole.";
+            tip(get, "A newer revision", words);
+        }
+        Some(Preview::Known(_)) => {
+            ui.add(Chip::new("newest revision").icon(Icon::Check));
+        }
+        Some(Preview::Failed(_)) | None => {
+            let label = format!("Look for a newer revision of {}", entry.name);
+            let ask = ui.add(Button::quiet("Newer?").small().icon(Icon::ArrowsClockwise).label(&label));
+            if ask.clicked() {
+                out.push(HubMsg::Preview(repo.clone()).into());
+            }
+            let failed = match state.models.hub.previews.get(repo) {
+                Some(Preview::Failed(trouble)) => trouble.words.as_str(),
+                _ => "asks the hub whether it has a newer revision than the one here.",
+            };
+            tip(ask, "Newer revision", failed);
+        }
     }
 }
 

@@ -1,7 +1,13 @@
 //! Settings, one group at a time.
 
+mod about;
+mod data;
 pub(crate) mod decoding;
+mod desktop;
+mod hub;
 mod pages;
+
+pub(crate) use data::sheets;
 
 use crate::state::{Msg, SettingsMsg, SettingsPage, State};
 use dspark_look::{Density, Icon, select, space, subnav_row};
@@ -15,6 +21,10 @@ pub struct SettingsView {
     pub(super) port: Option<String>,
     pub(super) show_key: bool,
     pub(super) folder: String,
+    /// The hub's access token while it is typed.
+    pub(super) token: String,
+    pub(super) show_token: bool,
+    pub(crate) focus_token: bool,
     /// Path of an export of another program's chats.
     pub(super) import: String,
     /// Text of the drafter's path while it is typed.

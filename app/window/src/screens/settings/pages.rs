@@ -7,7 +7,7 @@ use crate::{
         keys::{self, MAP},
         picker::expand,
     },
-    state::{FilesMsg, ModelsMsg, Msg, ServerState, SettingsMsg, SettingsPage, State},
+    state::{FilesMsg, ModelsMsg, Msg, Purpose, ServerState, SettingsMsg, SettingsPage, State},
 };
 use dspark_look::{
     Button, Chip, Icon, IconButton, SettingsRow, Slider, TextField, Theme, Tone, Type, command_strip, segmented, select, settings_group,
@@ -19,9 +19,12 @@ use egui::{Frame, TextEdit, Ui, vec2};
 pub(super) fn show(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg>) {
     let mut settings = state.settings.clone();
     match state.settings_page {
-        SettingsPage::General => general(ui, &mut settings),
+        SettingsPage::General => general(ui, state, &mut settings, out),
         SettingsPage::Server => server(ui, state, &mut settings, view, out),
-        SettingsPage::Models => models(ui, state, view, out),
+        SettingsPage::Models => {
+            models(ui, state, view, out);
+            super::hub::show(ui, state, &mut settings, view, out);
+        }
         SettingsPage::Decoding => super::decoding::show(ui, state, view, out),
         SettingsPage::Chat => chat(ui, &mut settings),
         SettingsPage::Data => data(ui, state, view, out),
@@ -36,7 +39,7 @@ fn gap(ui: &mut Ui) {
     ui.add_space(18.0);
 }
 
-fn general(ui: &mut Ui, settings: &mut Settings) {
+fn general(ui: &mut Ui, state: &State, settings: &mut Settings, out: &mut Vec<Msg>) {
     settings_group(ui, t!(appearance), |ui| {
         let appearance = &mut settings.appearance;
         SettingsRow::new(t!(theme)).detail(t!(auto_follows)).show(ui, |ui| {
@@ -90,6 +93,7 @@ fn general(ui: &mut Ui, settings: &mut Settings) {
             .detail(t!(load_last_detail))
             .show(ui, |ui| toggle(ui, &mut settings.general.load_last_model, t!(load_last)));
     });
+    super::desktop::manners(ui, state, settings, out);
     settings_group(ui, t!(keyboard), |ui| {
         let more = [
             (t!(send), "⏎"),
@@ -243,12 +247,17 @@ fn models(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg
             });
         }
         SettingsRow::new(t!(add_folder)).show(ui, |ui| {
+        SettingsRow::new("Add a folder").show(ui, |ui| {
+            super::desktop::browse(ui, "Browse for a folder", Purpose::ModelFolder, out);
             let ready = !view.folder.trim().is_empty();
             let add = ui.add(Button::secondary(t!(add)).small().enabled(ready)).clicked();
             let response = ui.add(
                 TextField::new(&mut view.folder, t!(folder_to_add))
                     .hint(t!(folder_to_add_hint))
                     .width(320.0)
+                TextField::new(&mut view.folder, "Folder to add")
+                    .hint("Path of a folder with models")
+                    .width(260.0)
                     .mono(),
             );
             let entered = response.lost_focus() && ui.input(|input| input.key_pressed(egui::Key::Enter));
@@ -324,8 +333,36 @@ fn data(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg>)
                 view.import.clear();
             }
         });
+    settings_group(ui, "What leaves this machine", |ui| {
+        SettingsRow::new("Chats and prompts")
+            .detail("Never. The model runs here")
+            .show(ui, |ui| ui.add(Chip::new("stays here").tone(Tone::Ok).icon(Icon::Check)));
+        SettingsRow::new("Model downloads")
+            .detail("The model hub, or the package index for the starter, sees which model you ask for")
+            .show(ui, |ui| ui.add(Chip::new("when you ask")));
+        super::data::also_leaves(ui);
+        SettingsRow::new("Usage statistics")
+            .detail("None are collected")
+            .show(ui, |ui| ui.add(Chip::new("none").tone(Tone::Ok).icon(Icon::Check)));
     });
     gap(ui);
+    settings_group(ui, "Chats of other programs", |ui| {
+        SettingsRow::new("Import")
+            .detail("An export of ChatGPT, LM Studio or Open WebUI, or a folder of them. Dropping the file on the window does the same")
+            .show(ui, |ui| {
+                super::desktop::browse(ui, "Browse for exported chats", Purpose::Import, out);
+                let ready = !view.import.trim().is_empty();
+                let import = ui.add(Button::secondary("Import").small().enabled(ready)).clicked();
+                let field = TextField::new(&mut view.import, "Export to import");
+                let response = ui.add(field.hint("Path of a file or folder").width(200.0).mono());
+                let entered = response.lost_focus() && ui.input(|input| input.key_pressed(egui::Key::Enter));
+                if (import || entered) && ready {
+                    out.push(Msg::Files(FilesMsg::Import(expand(view.import.trim()))));
+                    view.import.clear();
+                }
+            });
+    });
+    super::data::chats(ui, state, out);
     let theme = Theme::of(ui);
     ui.label(Type::PANEL.rich(t!(where_data_is), theme.t1));
     ui.add_space(8.0);
@@ -345,6 +382,10 @@ fn about(ui: &mut Ui, state: &State) {
             SettingsRow::new(name).show(ui, |ui| ui.label(Type::BASE.rich(value, theme.t2)));
         };
         row(ui, t!(version), &state.version);
+        let (version, commit) = super::about::version(&state.version);
+        row(ui, "Version", version);
+        row(ui, "Engine", &format!("in this program, {version}"));
+        row(ui, "Commit", commit.unwrap_or("not known to this build"));
         row(
             ui,
             "MLX",
@@ -363,4 +404,5 @@ fn about(ui: &mut Ui, state: &State) {
         row(ui, t!(licence), "MIT");
         row(ui, t!(fonts_and_icons), "Inter, JetBrains Mono (OFL 1.1), Phosphor (MIT)");
     });
+    super::about::notices(ui);
 }
