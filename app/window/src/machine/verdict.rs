@@ -121,7 +121,7 @@ pub fn judge(figures: &Figures) -> Judgement {
     drafting(figures, &mut verdict);
     memory(figures, &mut verdict);
     if let Some((words, fault)) = &figures.slowed {
-        verdict.findings.insert(0, words.clone());
+        verdict.findings.insert(0, Finding::new(About::Speed, words.clone()));
         if *fault {
             verdict.level = verdict.level.max(Level::Attention);
         }
@@ -307,7 +307,7 @@ mod tests {
             })
         };
         assert_eq!((slowed(true).level, slowed(false).level), (Level::Attention, Level::Healthy));
-        assert_eq!(slowed(false).findings[0], "The machine is hot");
+        assert_eq!(slowed(false).findings[0].words, "The machine is hot");
         let worse = judge(&Figures {
             pressure: Pressure::Critical,
             slowed: Some(("The machine is hot".into(), true)),
