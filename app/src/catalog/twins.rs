@@ -1,10 +1,9 @@
 //! A model that lies in two places: which copy a name means, and why.
 
 use dspark_hub::{Hub, Source};
+use dspark_strings::t;
 use dspark_window::bridge::ModelEntry;
 use std::path::Path;
-
-const ORDER: &str = "own downloads come first, then LM Studio, the model folders in their order, and the Hugging Face cache";
 
 /// Says so in each of the copies.
 pub(super) fn note(hub: &Hub, installed: &mut [ModelEntry]) {
@@ -32,16 +31,10 @@ pub(super) fn note(hub: &Hub, installed: &mut [ModelEntry]) {
         {
             let words = if same(first, &entry.path) {
                 let also: Vec<String> = others.iter().map(|(path, source)| place(*source, path)).collect();
-                format!(
-                    "There is a second copy in {}. This one is meant by its name: {ORDER}.",
-                    also.join(" and ")
-                )
+                t!(twin_meant, places = also.join(t!(and_between)))
             } else {
                 entry.second = true;
-                format!(
-                    "The copy in {} is meant by this name: {ORDER}. From this row this copy is loaded.",
-                    place(*source, first)
-                )
+                t!(twin_other, place = place(*source, first))
             };
             entry.note = Some(words);
         }
@@ -50,13 +43,13 @@ pub(super) fn note(hub: &Hub, installed: &mut [ModelEntry]) {
 
 fn place(source: Source, path: &Path) -> String {
     let name = match source {
-        Source::Path => "its folder",
-        Source::Cache => "this program’s downloads",
+        Source::Path => t!(place_folder),
+        Source::Cache => t!(place_downloads),
         Source::LmStudio => "LM Studio",
-        Source::ModelDirs => "a model folder",
-        Source::HubCache => "the Hugging Face cache",
+        Source::ModelDirs => t!(place_model_folder),
+        Source::HubCache => t!(place_hub_cache),
     };
-    format!("{name} ({})", path.display())
+    t!(place_with_path, name = name, path = path.display())
 }
 
 #[cfg(test)]

@@ -121,3 +121,5 @@ repetition-penalty = Wiederholungsstrafe
 repetition-penalty-definition = über 1 werden schon benutzte Wörter unwahrscheinlicher.
 largest-reply = Längste Antwort
 largest-reply-definition = nach so vielen Token wird die Antwort abgeschnitten.
+attach-files = Dateien anhängen
+attach-files-tip = Text, Code, Tabellen, PDFs; oder auf das Fenster ziehen

@@ -121,3 +121,5 @@ repetition-penalty = Repetition penalty
 repetition-penalty-definition = above 1, words already used become less likely.
 largest-reply = Largest reply
 largest-reply-definition = the reply is cut off after this many tokens.
+attach-files = Attach files
+attach-files-tip = Text, code, tables, PDFs; or drop them on the window

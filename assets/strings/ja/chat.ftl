@@ -115,3 +115,5 @@ repetition-penalty = 繰り返しペナルティ
 repetition-penalty-definition = 1 より大きいと、使った語が出にくくなります。
 largest-reply = 返答の最大長
 largest-reply-definition = このトークン数で返答を打ち切ります。
+attach-files = ファイルを添付
+attach-files-tip = テキスト、コード、表、PDF。ウィンドウにドロップもできます

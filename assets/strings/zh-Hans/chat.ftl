@@ -115,3 +115,5 @@ repetition-penalty = 重复惩罚
 repetition-penalty-definition = 大于 1 时，已用过的词更不容易出现。
 largest-reply = 最长回复
 largest-reply-definition = 回复在达到此 token 数后截断。
+attach-files = 添加文件
+attach-files-tip = 文本、代码、表格、PDF；也可拖到窗口上

@@ -7,6 +7,7 @@ use crate::{
 };
 use dspark_desktop::{Choice, Desktop, Wish};
 use dspark_sessions::{SessionHead, Store};
+use dspark_strings::t;
 use std::{
     fs::File,
     io::{BufWriter, Write},
@@ -21,7 +22,7 @@ const NAME: &str = "mlx-dspark-chats.json";
 /// Where a person says; into `folder` where there is no dialog to say it in.
 pub(super) fn export(desktop: &Arc<dyn Desktop>, store: Store, system_prompt: String, folder: PathBuf, inbox: Inbox) {
     let wish = Wish::Save {
-        title: "Export all chats".into(),
+        title: t!(export_all_chats).into(),
         name: NAME.into(),
     };
     let answer = move |choice| {
@@ -49,13 +50,8 @@ fn free(folder: &Path) -> PathBuf {
 
 /// One list, as the import of this program and others reads it; a chat at a time is in memory.
 fn write_all(store: &Store, path: &Path, system_prompt: &str) -> Result<usize, String> {
-    let unwritten = |error: &dyn std::fmt::Display| {
-        format!(
-            "`{}` cannot be written: {error}. Choose another place, or free some space.",
-            path.display()
-        )
-    };
-    let unread = |error: &dyn std::fmt::Display| format!("The chats cannot be read: {error}.");
+    let unwritten = |error: &dyn std::fmt::Display| t!(not_written_there, path = path.display(), error = error.to_string());
+    let unread = |error: &dyn std::fmt::Display| t!(chats_not_read, error = error.to_string());
     // What was just said is part of it.
     store.flush().map_err(|error| unread(&error))?;
     let mut part = path.as_os_str().to_owned();

@@ -3,6 +3,7 @@
 use super::{Inbox, files, run};
 use crate::state::{DesktopAsk, DesktopMsg, Msg, Purpose};
 use dspark_desktop::{Choice, Desktop, Wish};
+use dspark_strings::t;
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
@@ -42,7 +43,7 @@ impl Around {
     pub(super) fn save(&self, name: String, text: String, folder: PathBuf) {
         let inbox = self.inbox.clone();
         let wish = Wish::Save {
-            title: "Save".into(),
+            title: t!(save).into(),
             name: name.clone(),
         };
         let answer = move |choice| {
@@ -61,12 +62,8 @@ fn saved(choice: Choice, folder: &Path, name: &str, content: &[u8]) -> Option<Re
         Choice::Chosen(paths) => {
             // The dialog has asked about a file that is there already.
             let path = paths.into_iter().next()?;
-            let written = std::fs::write(&path, content).map_err(|error| {
-                format!(
-                    "`{}` cannot be written: {error}. Choose another place, or free some space.",
-                    path.display()
-                )
-            });
+            let written =
+                std::fs::write(&path, content).map_err(|error| t!(not_written_there, path = path.display(), error = error.to_string()));
             Some(written.map(|()| path))
         }
         Choice::Unavailable(_) => Some(files::save_new(folder, name, content)),
@@ -76,14 +73,14 @@ fn saved(choice: Choice, folder: &Path, name: &str, content: &[u8]) -> Option<Re
 fn wish(purpose: Purpose) -> Wish {
     match purpose {
         Purpose::Attach => Wish::Files {
-            title: "Attach files".into(),
+            title: t!(attach_files).into(),
             endings: Vec::new(),
         },
         Purpose::ModelFolder => Wish::Folder {
-            title: "A folder with models".into(),
+            title: t!(folder_with_models).into(),
         },
         Purpose::Import => Wish::Files {
-            title: "Exported chats".into(),
+            title: t!(exported_chats).into(),
             endings: vec!["json".into()],
         },
     }

@@ -17,6 +17,7 @@ mod watch;
 
 pub use connections::{Activity, CallEnd, CallState, ClientTotals, Difference, EndedCall, LiveCall, Receipt, dialect};
 pub use inbox::{FRAME, Inbox};
+pub(crate) use seams::slowdown;
 pub use seams::{MachineSource, NoMachine, NoServer, Reading, ServerConfig, ServerControl, ServerFailure};
 pub use shelf::{
     Catalog, Check, Disk, Drafter, FetchError, FetchProgress, Fit, FitAt, FitLevel, Kind, Leftover, Listed, ModelEntry, Offer, Pace, Part,
@@ -287,7 +288,7 @@ impl Bridge {
             Effect::SaveFile { name, text } => self.around.save(name, text, self.downloads()),
             Effect::ExportChats { system_prompt } => match self.store.clone() {
                 Some(store) => data::export(self.around.desktop(), store, system_prompt, self.downloads(), self.inbox.clone()),
-                None => self.inbox.push(DataMsg::Exported(Err("No chats are kept here.".into())).into()),
+                None => self.inbox.push(DataMsg::Exported(Err(t!(no_chats_kept).into())).into()),
             },
             Effect::GatherReport(gathered) => data::report(*gathered, self.catalog.clone(), self.machine.clone(), self.inbox.clone()),
             Effect::Desktop(ask) => self.around.perform(ask, &self.desk),

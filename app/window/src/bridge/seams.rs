@@ -4,9 +4,9 @@
 
 use super::Activity;
 use crate::machine::{roofline::Footprint, verdict::Pressure};
-use dspark_sensors::{Conditions, Gpu, Slowdown};
+use dspark_sensors::{Conditions, Gpu, Heat, PowerMode, Slowdown};
 use dspark_strings::t;
-use std::{fmt::Write, path::Path};
+use std::path::Path;
 
 /// How the HTTP server is asked to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,10 +89,10 @@ impl Reading {
         let gpu = self.gpu(device).filter(|gpu| device.contains(&gpu.name));
         if let Some((gpu, kind)) = gpu.and_then(|gpu| Some((gpu, gpu.slowed.first()?))) {
             let fault = matches!(kind, Slowdown::Heat | Slowdown::PowerBrake);
-            return Some((format!("{} is {}", gpu.name, kind.words()), fault));
+            return Some((t!(device_is, name = gpu.name, what = slowdown(*kind)), fault));
         }
-        let fault = self.conditions.heat >= Some(dspark_sensors::Heat::Serious);
-        self.conditions.slows().map(|words| (words, fault))
+        let fault = self.conditions.heat >= Some(Heat::Serious);
+        slows(&self.conditions).map(|words| (words, fault))
     }
 
     /// What the level means, with the figures it comes from.
@@ -105,6 +105,30 @@ impl Reading {
         words.push_str(t!(full_stop));
         words
     }
+}
+
+/// What holds a graphics processor back, in words.
+pub(crate) fn slowdown(kind: Slowdown) -> &'static str {
+    match kind {
+        Slowdown::Heat => t!(slowed_heat),
+        Slowdown::Power => t!(slowed_power),
+        Slowdown::PowerBrake => t!(slowed_brake),
+        Slowdown::Clocks => t!(slowed_clocks),
+    }
+}
+
+/// What [`Conditions::slows`] says, in the window's language.
+fn slows(conditions: &Conditions) -> Option<String> {
+    match conditions.heat {
+        Some(Heat::Serious) => return Some(t!(slow_hot).into()),
+        Some(Heat::Critical) => return Some(t!(slow_too_hot).into()),
+        _ => {}
+    }
+    if let Some(clock) = conditions.clock.filter(|clock| clock.is_held()) {
+        let [allowed, possible] = [clock.allowed, clock.possible].map(|clock| format!("{clock:.1}"));
+        return Some(t!(slow_clock, allowed = allowed, possible = possible));
+    }
+    (conditions.power_mode == Some(PowerMode::Saving)).then(|| t!(slow_saving).into())
 }
 
 /// The machine itself. Called from a background thread; may block.

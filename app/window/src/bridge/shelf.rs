@@ -444,7 +444,7 @@ pub trait Catalog: Send + Sync {
     /// # Errors
     /// Why it cannot be kept, in words for a person, the token not among them.
     fn keep_token(&self, _token: Option<&str>) -> Result<TokenState, String> {
-        Err("This build keeps no access token.".into())
+        Err(t!(no_token_build).into())
     }
 
     /// Deletes what an unfinished download left. Bytes that are free again.

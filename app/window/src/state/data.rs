@@ -2,6 +2,7 @@
 
 use super::{ChatMsg, Effect, Msg, SidebarMsg, State, StoreWrite, Toast, chat, report};
 use dspark_sessions::Millis;
+use dspark_strings::t;
 use std::path::PathBuf;
 
 #[derive(Debug, Clone, Default)]
@@ -92,15 +93,11 @@ fn exported(state: &mut State, result: Result<Option<Exported>, String>) {
         // A person thought better of it.
         Ok(None) => return,
         Ok(Some(Exported { path, chats })) => {
-            let words = if chats == 1 {
-                "1 chat exported".into()
-            } else {
-                format!("{chats} chats exported")
-            };
+            let words = t!(chats_exported, n = chats);
             let copy = vec![Msg::Copy(path.display().to_string())];
-            Toast::good(words, path.display().to_string()).action("Copy path", copy)
+            Toast::good(words, path.display().to_string()).action(t!(copy_path), copy)
         }
-        Err(reason) => Toast::error("The chats were not exported", reason),
+        Err(reason) => Toast::error(t!(chats_not_exported), reason),
     };
     state.toasts.push(toast);
 }
@@ -123,7 +120,7 @@ fn delete_all(state: &mut State, out: &mut Vec<Effect>) {
     state.sidebar.hits = None;
     state.sidebar.complete = true;
     let back = vec![DataMsg::RestoreAll(at).into()];
-    state.toasts.push(Toast::info("All chats are deleted", "").action("Undo", back));
+    state.toasts.push(Toast::info(t!(all_chats_deleted), "").action(t!(undo), back));
 }
 
 fn relist(state: &mut State, out: &mut Vec<Effect>) {

@@ -3,6 +3,7 @@
 
 use super::{Comparing, Effect, Msg, State, Toast};
 use dspark_desktop::{Awake, Choice, Event, Login, Note};
+use dspark_strings::t;
 use std::{
     collections::BTreeMap,
     path::PathBuf,
@@ -97,7 +98,7 @@ pub(super) fn update(state: &mut State, message: DesktopMsg, out: &mut Vec<Effec
         DesktopMsg::SetLogin(on) => out.push(ask(DesktopAsk::SetLogin(on))),
         DesktopMsg::Login(Ok(login)) => state.desktop.login = Some(login),
         DesktopMsg::Login(Err(reason)) => {
-            state.toasts.push(Toast::error("Launch at login was not changed", reason));
+            state.toasts.push(Toast::error(t!(login_not_changed), reason));
             // The switch shows what holds.
             out.push(ask(DesktopAsk::LookAtLogin));
         }
@@ -127,12 +128,13 @@ fn chosen(state: &mut State, purpose: Purpose, choice: Choice, out: &mut Vec<Eff
         Choice::Cancelled => state.desktop.no_dialog = None,
         Choice::Unavailable(reason) => {
             let instead = match purpose {
-                Purpose::Attach => "Drop files on the window, or paste their text.",
-                Purpose::ModelFolder | Purpose::Import => "Write the path into the field beside the button, or drop it on the window.",
+                Purpose::Attach => t!(attach_instead),
+                Purpose::ModelFolder | Purpose::Import => t!(path_instead),
             };
-            state
-                .toasts
-                .push(Toast::warning("No file dialog opened", format!("{reason} {instead}")));
+            state.toasts.push(Toast::warning(
+                t!(no_dialog),
+                t!(reason_instead, reason = reason, instead = instead),
+            ));
             state.desktop.no_dialog = Some(reason);
         }
     }
@@ -215,22 +217,22 @@ fn note(state: &State, job: Job, ended: &Running) -> Option<Note> {
     let failed = models.failure.as_ref().filter(|failure| failure.name == *name);
     let (title, body) = match job {
         Job::Download => match failed.filter(|failure| failure.download) {
-            Some(failure) => (format!("{name} was not downloaded"), failure.reason.clone()),
-            None if models.loading.is_some() => (format!("{name} is downloaded"), "It is being loaded now.".into()),
-            None => (format!("{name} is downloaded"), "It is checked and can be loaded.".into()),
+            Some(failure) => (t!(was_not_downloaded, name = name), failure.reason.clone()),
+            None if models.loading.is_some() => (t!(is_downloaded, name = name), t!(is_loaded_now).into()),
+            None => (t!(is_downloaded, name = name), t!(checked_can_load).into()),
         },
         Job::Load => match failed.filter(|failure| !failure.download) {
-            Some(failure) => (format!("{name} did not load"), failure.reason.clone()),
-            None if state.has_model() => (format!("{name} is loaded"), "It can be asked now.".into()),
-            None => (format!("{name} did not load"), "The engine stopped; the window says why.".into()),
+            Some(failure) => (t!(did_not_load, name = name), failure.reason.clone()),
+            None if state.has_model() => (t!(is_loaded, name = name), t!(can_be_asked).into()),
+            None => (t!(did_not_load, name = name), t!(engine_stopped_window).into()),
         },
         Job::Race => match &state.lab.race.failure {
-            Some(reason) => ("The race broke off".into(), reason.clone()),
-            None => ("The race is over".into(), "Its lanes and the verdict are in the Lab.".into()),
+            Some(reason) => (t!(race_broke_off).into(), reason.clone()),
+            None => (t!(race_over).into(), t!(race_over_line).into()),
         },
         Job::Benchmark => match &state.lab.bench.failure {
-            Some(reason) => ("The benchmark broke off".into(), reason.clone()),
-            None => ("The benchmark is over".into(), "Its figures are in the Lab.".into()),
+            Some(reason) => (t!(benchmark_broke_off).into(), reason.clone()),
+            None => (t!(benchmark_over).into(), t!(benchmark_over_line).into()),
         },
     };
     Some(Note { title, body })
@@ -240,16 +242,16 @@ impl State {
     /// Work for which the machine should not fall asleep, in words that go after "mlx-dspark:".
     fn work(&self) -> Option<&'static str> {
         if self.models.fetching.is_some() {
-            Some("a model is being downloaded")
+            Some(t!(work_download))
         } else if self.models.loading.is_some() {
-            Some("a model is being loaded")
+            Some(t!(work_load))
         } else if let Some(comparing) = self.comparing() {
             Some(match comparing {
-                Comparing::Race => "a race is being run",
-                Comparing::Benchmark => "a benchmark is being run",
+                Comparing::Race => t!(work_race),
+                Comparing::Benchmark => t!(work_benchmark),
             })
         } else if !self.lives.is_empty() || !self.engine.requests.is_empty() {
-            Some("a reply is being written")
+            Some(t!(work_reply))
         } else {
             None
         }

@@ -1,13 +1,16 @@
 //! What would be lost by quitting now. Quitting asks only where something would, and says what.
 
 use super::{Comparing, ServerState, State};
+use dspark_strings::{Language, key, t};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// A client that asked within this may be in the middle of its work, with tools that run between two requests.
 const IN_TOUCH: Duration = Duration::from_mins(2);
 
-/// The client that the window itself is.
-const OWN: &str = "Chat";
+/// The client that the window itself is, also where it asked before the language was changed.
+fn is_own(client: &str) -> bool {
+    Language::ALL.into_iter().any(|language| key!(chat).text_in(language) == client)
+}
 
 impl State {
     /// One line for each thing, in words; empty where nothing is lost.
@@ -15,39 +18,27 @@ impl State {
         let mut lines = Vec::new();
         match self.lives.len() {
             0 => {}
-            1 => lines.push("A reply is still being written. It will be kept as far as it got.".into()),
-            n => lines.push(format!(
-                "{n} replies are still being written. They will be kept as far as they got."
-            )),
+            n => lines.push(t!(quit_replies, n = n)),
         }
         match self.comparing() {
-            Some(Comparing::Race) => lines.push("A race is being run. The lanes that are done will be lost with it.".into()),
-            Some(Comparing::Benchmark) => lines.push("A benchmark is being run. Nothing is kept of half of one.".into()),
+            Some(Comparing::Race) => lines.push(t!(quit_race).into()),
+            Some(Comparing::Benchmark) => lines.push(t!(quit_benchmark).into()),
             None => {}
         }
-        let answered: Vec<&str> = self.others().into_iter().filter(|name| *name != OWN).collect();
+        let answered: Vec<&str> = self.others().into_iter().filter(|name| !is_own(name)).collect();
         match answered[..] {
             [] => {}
-            [name] => lines.push(format!("{name} is being answered. Its reply will be cut off.")),
-            _ => lines.push(format!(
-                "{} are being answered. Their replies will be cut off.",
-                answered.join(" and ")
-            )),
+            [name] => lines.push(t!(quit_client, who = name)),
+            _ => lines.push(t!(quit_clients, names = answered.join(t!(and_between)))),
         }
         lines.extend(self.in_touch(&answered));
         if let Some(fetching) = self.models.fetching.as_ref().filter(|fetching| !fetching.cancelled) {
-            lines.push(format!(
-                "{} is still downloading. The next start can go on from there.",
-                fetching.name
-            ));
+            lines.push(t!(quit_download, name = fetching.name));
         }
         match self.models.downloads.queue.as_slice() {
             [] => {}
-            [one] => lines.push(format!("{} waits to be downloaded and will have to be asked for again.", one.name)),
-            more => lines.push(format!(
-                "{} more models wait to be downloaded and will have to be asked for again.",
-                more.len()
-            )),
+            [one] => lines.push(t!(quit_waiting, name = one.name)),
+            more => lines.push(t!(quit_waiting_more, n = more.len())),
         }
         lines
     }
@@ -71,11 +62,8 @@ impl State {
             .collect();
         match names[..] {
             [] => None,
-            [name] => Some(format!("{name} is connected: it asked a moment ago and will find no server.")),
-            _ => Some(format!(
-                "{} are connected: they asked a moment ago and will find no server.",
-                names.join(" and ")
-            )),
+            [name] => Some(t!(quit_in_touch, name = name)),
+            _ => Some(t!(quit_in_touch_more, names = names.join(t!(and_between)))),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{DownloadMsg, Effect, Focus, Msg, Screen, SettingsPage, State, Toast};
 use crate::bridge::{Kind, TokenState};
+use dspark_strings::t;
 use std::fmt;
 
 /// A word that is never printed.
@@ -65,13 +66,13 @@ pub(super) fn update(state: &mut State, message: TokenMsg, out: &mut Vec<Effect>
         TokenMsg::Keep(secret) => out.push(Effect::Token(TokenAsk::Keep(secret))),
         TokenMsg::Forget => out.push(Effect::Token(TokenAsk::Forget)),
         TokenMsg::Looked(found) => state.models.token = Some(found),
-        TokenMsg::Changed { result: Err(reason), .. } => state.toasts.push(Toast::error("The access token was not kept", reason)),
+        TokenMsg::Changed { result: Err(reason), .. } => state.toasts.push(Toast::error(t!(token_not_kept), reason)),
         TokenMsg::Changed { kept, result: Ok(found) } => {
             state.models.token = Some(found);
             let toast = if kept {
-                Toast::good("The access token is kept", "The hub is sent it from now on.")
+                Toast::good(t!(token_is_kept), t!(token_is_sent))
             } else {
-                Toast::info("The access token is forgotten", "")
+                Toast::info(t!(token_forgotten), "")
             };
             // What was refused for want of it can go on.
             let refused = state.models.downloads.held.iter().find(|held| {
@@ -79,7 +80,7 @@ pub(super) fn update(state: &mut State, message: TokenMsg, out: &mut Vec<Effect>
                 matches!(kind, Some(Kind::Gated | Kind::Refused))
             });
             let toast = match refused.filter(|_| kept) {
-                Some(held) => toast.action("Download again", vec![DownloadMsg::Resume(held.offer.id.clone()).into()]),
+                Some(held) => toast.action(t!(download_again), vec![DownloadMsg::Resume(held.offer.id.clone()).into()]),
                 None => toast,
             };
             state.toasts.push(toast);

@@ -78,11 +78,8 @@ pub(super) fn show(ui: &mut Ui, state: &State, view: &mut ChatView, out: &mut Ve
 
 /// The system's file dialog; what it brings takes the way of files that are dropped.
 fn attach(ui: &mut Ui, out: &mut Vec<Msg>) {
-    let button = ui.add(IconButton::new(Icon::Paperclip, "Attach files").side(26.0));
-    if button
-        .on_hover_text("Text, code, tables, PDFs; or drop them on the window")
-        .clicked()
-    {
+    let button = ui.add(IconButton::new(Icon::Paperclip, t!(attach_files)).side(26.0));
+    if button.on_hover_text(t!(attach_files_tip)).clicked() {
         out.push(DesktopMsg::Choose(Purpose::Attach).into());
     }
 }

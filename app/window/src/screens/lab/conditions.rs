@@ -1,8 +1,12 @@
 //! What heat, power and the graphics processor make of this machine, as chips at the right of its name.
 
-use crate::{bridge::Reading, state::State};
+use crate::{
+    bridge::{Reading, slowdown},
+    state::State,
+};
 use dspark_look::{Chip, Icon, Tone, tip};
-use dspark_sensors::{Gpu, Heat, Slowdown};
+use dspark_sensors::{Gpu, Heat, PowerMode, Slowdown};
+use dspark_strings::t;
 use egui::Ui;
 
 /// From the right edge.
@@ -18,39 +22,44 @@ pub(super) fn chips(ui: &mut Ui, state: &State) {
 fn processor(ui: &mut Ui, reading: &Reading) {
     let conditions = &reading.conditions;
     if let Some(clock) = conditions.clock.filter(|clock| clock.is_held()) {
-        let words = format!("{:.1} of {:.1} GHz", clock.allowed, clock.possible);
-        let chip = ui.add(Chip::new(&words).tone(Tone::Warn).icon(Icon::Warning));
-        tip(
-            chip,
-            "Clock limit",
-            "the fastest that the system lets the processor run now, of what it could. A power profile or the firmware sets it.",
+        let words = t!(
+            ghz_of,
+            allowed = format!("{:.1}", clock.allowed),
+            possible = format!("{:.1}", clock.possible)
         );
+        let chip = ui.add(Chip::new(&words).tone(Tone::Warn).icon(Icon::Warning));
+        tip(chip, t!(clock_limit), t!(clock_limit_explain));
     }
     if let Some(mode) = conditions.power_mode {
-        let words = format!("Power: {}", mode.name().to_lowercase());
+        let mode = match mode {
+            PowerMode::Saving => t!(power_saving),
+            PowerMode::Automatic => t!(power_automatic),
+            PowerMode::Performance => t!(power_performance),
+        };
+        let words = t!(power_line, mode = mode);
         let chip = ui.add(Chip::new(&words));
-        tip(chip, "Power mode", "what the system trades: speed, or power and quiet.");
+        tip(chip, t!(power_mode), t!(power_mode_explain));
     }
     let celsius = conditions.celsius.map(|celsius| format!("{celsius:.0} °C"));
     match conditions.heat {
         Some(heat) => {
-            let (tone, icon) = match heat {
-                Heat::Nominal => (Tone::Ok, Icon::Check),
-                Heat::Fair => (Tone::Neutral, Icon::ThermometerSimple),
-                Heat::Serious => (Tone::Warn, Icon::Warning),
-                Heat::Critical => (Tone::Bad, Icon::WarningOctagonFill),
+            let (tone, icon, level, explain) = match heat {
+                Heat::Nominal => (Tone::Ok, Icon::Check, t!(heat_nominal), t!(heat_nominal_explain)),
+                Heat::Fair => (Tone::Neutral, Icon::ThermometerSimple, t!(heat_fair), t!(heat_fair_explain)),
+                Heat::Serious => (Tone::Warn, Icon::Warning, t!(heat_serious), t!(heat_serious_explain)),
+                Heat::Critical => (Tone::Bad, Icon::WarningOctagonFill, t!(heat_critical), t!(heat_critical_explain)),
             };
             let words = match &celsius {
-                Some(celsius) => format!("Heat: {}, {celsius}", heat.name().to_lowercase()),
-                None => format!("Heat: {}", heat.name().to_lowercase()),
+                Some(celsius) => t!(heat_line_celsius, level = level, celsius = celsius),
+                None => t!(heat_line, level = level),
             };
             let chip = ui.add(Chip::new(&words).tone(tone).icon(icon));
-            tip(chip, "Heat", &format!("{}.", heat.words()));
+            tip(chip, t!(heat), explain);
         }
         None => {
             if let Some(celsius) = celsius {
                 let chip = ui.add(Chip::new(&celsius).icon(Icon::ThermometerSimple));
-                tip(chip, "Heat", "of the processor, whose limits the system does not tell.");
+                tip(chip, t!(heat), t!(heat_unlimited_explain));
             }
         }
     }
@@ -61,24 +70,24 @@ fn graphics(ui: &mut Ui, gpu: &Gpu, of: usize) {
     let mut parts = Vec::new();
     parts.extend(gpu.busy.map(|busy| format!("{busy}%")));
     parts.extend(gpu.celsius.map(|celsius| format!("{celsius} °C")));
-    parts.push(format!(
-        "{:.1} of {:.1} GB",
-        gpu.memory_used as f64 / 1e9,
-        gpu.memory_total as f64 / 1e9
+    parts.push(t!(
+        of_total_gb,
+        used = format!("{:.1}", gpu.memory_used as f64 / 1e9),
+        total = format!("{:.1}", gpu.memory_total as f64 / 1e9)
     ));
     let words = format!("GPU {}", parts.join(", "));
     let chip = Chip::new(&words);
     let chip = if held { chip.tone(Tone::Warn).icon(Icon::Warning) } else { chip };
     let chip = ui.add(chip);
-    let mut more = vec!["busy in the last moment, its heat, and its memory with every program on it".to_owned()];
+    let mut more = vec![t!(gpu_explain).to_owned()];
     match gpu.watts {
-        Some((now, Some(most))) => more.push(format!("{now:.0} of {most:.0} W")),
+        Some((now, Some(most))) => more.push(t!(watts_of, now = format!("{now:.0}"), most = format!("{most:.0}"))),
         Some((now, None)) => more.push(format!("{now:.0} W")),
         None => {}
     }
-    more.extend(gpu.slowed.iter().map(|kind| kind.words().to_owned()));
+    more.extend(gpu.slowed.iter().map(|kind| slowdown(*kind).to_owned()));
     if of > 1 {
-        more.push(format!("one of {of}"));
+        more.push(t!(one_of_gpus, of = of));
     }
-    tip(chip, &gpu.name, &format!("{}.", more.join("; ")));
+    tip(chip, &gpu.name, &format!("{}{}", more.join(t!(semicolon_between)), t!(full_stop)));
 }

@@ -319,7 +319,7 @@ fn asking(ui: &mut Ui, state: &State, line: &Line<'_>, out: &mut Vec<Msg>) {
                 {
                     out.push(Msg::Open(trouble.page.clone()));
                 }
-                if matches!(trouble.kind, Kind::Gated | Kind::Refused) && ui.add(Button::quiet("Enter an access token").small()).clicked() {
+                if matches!(trouble.kind, Kind::Gated | Kind::Refused) && ui.add(Button::quiet(t!(enter_access_token)).small()).clicked() {
                     out.push(TokenMsg::Enter.into());
                 }
             });

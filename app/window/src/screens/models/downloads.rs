@@ -91,7 +91,7 @@ fn running(ui: &mut Ui, fetching: &Fetching, cap: u32, out: &mut Vec<Msg>) {
     };
     let detail = match cap {
         0 => detail,
-        cap => format!("{detail}, at most {cap} MB/s"),
+        cap => t!(at_most_rate, detail = detail, cap = cap),
     };
     let progress = Progress {
         name: &fetching.name,
@@ -171,7 +171,7 @@ fn stopped(ui: &mut Ui, held: &Held, out: &mut Vec<Msg>) {
                 out.extend(remedy(held));
             }
             if matches!(trouble.kind, Kind::Gated | Kind::Refused) {
-                small(ui, "Enter a token", name, None, TokenMsg::Enter.into(), out);
+                small(ui, t!(enter_token), name, None, TokenMsg::Enter.into(), out);
                 small(ui, t!(try_again), name, None, DownloadMsg::Resume(id.clone()).into(), out);
             }
             small(ui, t!(drop), name, None, DownloadMsg::Drop(id.clone()).into(), out);

@@ -116,7 +116,7 @@ fn failure(ui: &mut Ui, trouble: &Trouble, out: &mut Vec<Msg>) {
     if matches!(trouble.kind, Kind::Gated | Kind::Refused | Kind::Missing) {
         // What is private looks missing without a token.
         ui.add_space(6.0);
-        if ui.add(Button::secondary("Enter an access token").small()).clicked() {
+        if ui.add(Button::secondary(t!(enter_access_token)).small()).clicked() {
             out.push(crate::state::TokenMsg::Enter.into());
         }
     }

@@ -40,7 +40,7 @@ impl<'a> Line<'a> {
             chips.push((t!(moe), Tone::Neutral));
         }
         if entry.second {
-            chips.push(("Second copy", Tone::Neutral));
+            chips.push((t!(second_copy), Tone::Neutral));
         }
         match state.models.shelf.checked.get(&entry.path) {
             Some(Ok(())) => chips.push((t!(checked), Tone::Ok)),

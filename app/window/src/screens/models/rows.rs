@@ -296,33 +296,33 @@ fn newer(ui: &mut Ui, state: &State, entry: &ModelEntry, out: &mut Vec<Msg>) {
     let Some(repo) = &entry.repo else { return };
     match state.models.hub.previews.get(repo) {
         Some(Preview::Asked) => {
-            dspark_look::busy_ring(ui, 14.0, Theme::of(ui).t3, "Asking the hub");
+            dspark_look::busy_ring(ui, 14.0, Theme::of(ui).t3, t!(asking_hub));
         }
         Some(Preview::Known(listed)) if listed.offer.newer => {
-            let label = format!("Get the newer revision of {}", entry.name);
-            let get = Button::secondary("Get the newer revision").small().icon(Icon::DownloadSimple);
+            let label = t!(get_newer_of, name = entry.name);
+            let get = Button::secondary(t!(get_newer)).small().icon(Icon::DownloadSimple);
             let idle = state.models.fetching.as_ref().is_none_or(|fetching| fetching.id != *repo);
             let get = ui.add(get.enabled(idle).label(&label));
             if get.clicked() {
                 out.push(Msg::Models(ModelsMsg::Fetch(listed.offer.clone())));
             }
-            let words = "the hub has a newer revision than the one here. The one here stays until the newer one is whole.";
-            tip(get, "A newer revision", words);
+            let words = t!(newer_explain);
+            tip(get, t!(newer_title), words);
         }
         Some(Preview::Known(_)) => {
-            ui.add(Chip::new("newest revision").icon(Icon::Check));
+            ui.add(Chip::new(t!(newest_revision)).icon(Icon::Check));
         }
         Some(Preview::Failed(_)) | None => {
-            let label = format!("Look for a newer revision of {}", entry.name);
-            let ask = ui.add(Button::quiet("Newer?").small().icon(Icon::ArrowsClockwise).label(&label));
+            let label = t!(look_for_newer, name = entry.name);
+            let ask = ui.add(Button::quiet(t!(newer_button)).small().icon(Icon::ArrowsClockwise).label(&label));
             if ask.clicked() {
                 out.push(HubMsg::Preview(repo.clone()).into());
             }
             let failed = match state.models.hub.previews.get(repo) {
                 Some(Preview::Failed(trouble)) => trouble.words.as_str(),
-                _ => "asks the hub whether it has a newer revision than the one here.",
+                _ => t!(newer_asks),
             };
-            tip(ask, "Newer revision", failed);
+            tip(ask, t!(newer_revision), failed);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What the program is made of, and whose work that is.
 
 use dspark_look::{Theme, Type, space::radius};
+use dspark_strings::t;
 use egui::{Frame, Margin, ScrollArea, TextEdit, Ui};
 
 /// Shipped with the program, as their licences ask.
@@ -17,7 +18,7 @@ pub(super) fn version(text: &str) -> (&str, Option<&str>) {
 
 pub(super) fn notices(ui: &mut Ui) {
     let theme = Theme::of(ui);
-    for (title, text) in [("Work of others", NOTICE), ("Licence of this program", LICENSE)] {
+    for (title, text) in [(t!(work_of_others), NOTICE), (t!(licence_of_program), LICENSE)] {
         ui.horizontal(|ui| {
             ui.add_space(2.0);
             ui.label(Type::PANEL.rich(title, theme.t1));

@@ -7,74 +7,73 @@ use crate::{
     state::{Msg, Secret, State, TokenMsg},
 };
 use dspark_look::{Button, Icon, IconButton, SettingsRow, TextField, select, settings_group};
+use dspark_strings::t;
 use egui::Ui;
 
 /// MB a second that are offered; 0 is no cap.
 const CAPS: [u32; 8] = [0, 1, 2, 5, 10, 25, 50, 100];
 
 pub(super) fn show(ui: &mut Ui, state: &State, settings: &mut Settings, view: &mut SettingsView, out: &mut Vec<Msg>) {
-    settings_group(ui, "Model hub", |ui| {
+    settings_group(ui, t!(model_hub), |ui| {
         cap(ui, settings);
         token(ui, state, view, out);
     });
 }
 
 fn words(cap: u32) -> String {
-    if cap == 0 { "No limit".into() } else { format!("{cap} MB/s") }
+    if cap == 0 { t!(no_limit).into() } else { format!("{cap} MB/s") }
 }
 
 fn cap(ui: &mut Ui, settings: &mut Settings) {
-    let name = "Download speed";
-    SettingsRow::new(name)
-        .detail("Of all downloads together; also holds for one that runs")
-        .show(ui, |ui| {
-            let cap = &mut settings.models.download_limit;
-            let mut caps = CAPS.to_vec();
-            // One that was written into the file by hand.
-            if !caps.contains(cap) {
-                caps.push(*cap);
-            }
-            let names: Vec<String> = caps.iter().map(|cap| words(*cap)).collect();
-            let choices: Vec<(u32, &str)> = caps.iter().copied().zip(names.iter().map(String::as_str)).collect();
-            select(ui, name, cap, &choices, 130.0);
-        });
+    let name = t!(download_speed);
+    SettingsRow::new(name).detail(t!(download_speed_detail)).show(ui, |ui| {
+        let cap = &mut settings.models.download_limit;
+        let mut caps = CAPS.to_vec();
+        // One that was written into the file by hand.
+        if !caps.contains(cap) {
+            caps.push(*cap);
+        }
+        let names: Vec<String> = caps.iter().map(|cap| words(*cap)).collect();
+        let choices: Vec<(u32, &str)> = caps.iter().copied().zip(names.iter().map(String::as_str)).collect();
+        select(ui, name, cap, &choices, 130.0);
+    });
 }
 
 fn token(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg>) {
     let found = state.models.token.as_ref();
     let detail = match found.map(|found| (&found.from, found)) {
-        None => "For gated and private models".to_owned(),
-        Some((Some(TokenFrom::Variable), _)) => "HF_TOKEN is set, and goes before one that is kept here".into(),
-        Some((Some(TokenFrom::Shared(path)), _)) => {
-            format!("{} has one, and goes before one that is kept here", state.agents.short(path))
-        }
-        Some((Some(TokenFrom::Kept), found)) => format!("Kept in {}, which only you can read", state.agents.short(&found.file)),
-        Some((None, found)) => format!(
-            "For gated and private models. It is kept in {}, which only you can read",
-            state.agents.short(&found.file)
-        ),
+        None => t!(token_for).to_owned(),
+        Some((Some(TokenFrom::Variable), _)) => t!(token_variable).into(),
+        Some((Some(TokenFrom::Shared(path)), _)) => t!(token_shared, path = state.agents.short(path)),
+        Some((Some(TokenFrom::Kept), found)) => t!(token_kept_in, path = state.agents.short(&found.file)),
+        Some((None, found)) => t!(token_would_be_kept, path = state.agents.short(&found.file)),
     };
-    SettingsRow::new("Access token").detail(&detail).show(ui, |ui| {
+    SettingsRow::new(t!(access_token)).detail(&detail).show(ui, |ui| {
         ui.spacing_mut().item_spacing.x = 6.0;
         let ready = !view.token.trim().is_empty();
         let keep = ui
-            .add(Button::secondary("Keep").small().label("Keep the access token").enabled(ready))
+            .add(
+                Button::secondary(t!(keep_token_button))
+                    .small()
+                    .label(t!(keep_token))
+                    .enabled(ready),
+            )
             .clicked();
         if found.is_some_and(|found| found.kept) {
-            let forget = Button::secondary("Forget").small().label("Forget the access token");
+            let forget = Button::secondary(t!(forget_button)).small().label(t!(forget_token));
             if ui.add(forget).clicked() {
                 out.push(TokenMsg::Forget.into());
             }
         }
         let (icon, label) = if view.show_token {
-            (Icon::EyeSlash, "Hide token")
+            (Icon::EyeSlash, t!(hide_token))
         } else {
-            (Icon::Eye, "Show token")
+            (Icon::Eye, t!(show_token))
         };
         if ui.add(IconButton::new(icon, label)).clicked() {
             view.show_token = !view.show_token;
         }
-        let mut field = TextField::new(&mut view.token, "Access token").hint("hf_…").width(170.0).mono();
+        let mut field = TextField::new(&mut view.token, t!(access_token)).hint("hf_…").width(170.0).mono();
         if !view.show_token {
             field = field.password();
         }

@@ -247,16 +247,12 @@ fn models(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg
             });
         }
         SettingsRow::new(t!(add_folder)).show(ui, |ui| {
-        SettingsRow::new("Add a folder").show(ui, |ui| {
-            super::desktop::browse(ui, "Browse for a folder", Purpose::ModelFolder, out);
+            super::desktop::browse(ui, t!(browse_for_folder), Purpose::ModelFolder, out);
             let ready = !view.folder.trim().is_empty();
             let add = ui.add(Button::secondary(t!(add)).small().enabled(ready)).clicked();
             let response = ui.add(
                 TextField::new(&mut view.folder, t!(folder_to_add))
                     .hint(t!(folder_to_add_hint))
-                    .width(320.0)
-                TextField::new(&mut view.folder, "Folder to add")
-                    .hint("Path of a folder with models")
                     .width(260.0)
                     .mono(),
             );
@@ -316,6 +312,7 @@ fn data(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg>)
         SettingsRow::new(t!(model_downloads))
             .detail(t!(model_downloads_detail))
             .show(ui, |ui| ui.add(Chip::new(t!(when_you_ask))));
+        super::data::also_leaves(ui);
         SettingsRow::new(t!(usage_statistics))
             .detail(t!(none_collected))
             .show(ui, |ui| ui.add(Chip::new(t!(statistics_none)).tone(Tone::Ok).icon(Icon::Check)));
@@ -323,44 +320,17 @@ fn data(ui: &mut Ui, state: &State, view: &mut SettingsView, out: &mut Vec<Msg>)
     gap(ui);
     settings_group(ui, t!(chats_of_others), |ui| {
         SettingsRow::new(t!(import)).detail(t!(import_detail)).show(ui, |ui| {
+            super::desktop::browse(ui, t!(browse_for_chats), Purpose::Import, out);
             let ready = !view.import.trim().is_empty();
             let import = ui.add(Button::secondary(t!(import)).small().enabled(ready)).clicked();
             let field = TextField::new(&mut view.import, t!(export_to_import));
-            let response = ui.add(field.hint(t!(file_or_folder_hint)).width(260.0).mono());
+            let response = ui.add(field.hint(t!(file_or_folder_hint)).width(200.0).mono());
             let entered = response.lost_focus() && ui.input(|input| input.key_pressed(egui::Key::Enter));
             if (import || entered) && ready {
                 out.push(Msg::Files(FilesMsg::Import(expand(view.import.trim()))));
                 view.import.clear();
             }
         });
-    settings_group(ui, "What leaves this machine", |ui| {
-        SettingsRow::new("Chats and prompts")
-            .detail("Never. The model runs here")
-            .show(ui, |ui| ui.add(Chip::new("stays here").tone(Tone::Ok).icon(Icon::Check)));
-        SettingsRow::new("Model downloads")
-            .detail("The model hub, or the package index for the starter, sees which model you ask for")
-            .show(ui, |ui| ui.add(Chip::new("when you ask")));
-        super::data::also_leaves(ui);
-        SettingsRow::new("Usage statistics")
-            .detail("None are collected")
-            .show(ui, |ui| ui.add(Chip::new("none").tone(Tone::Ok).icon(Icon::Check)));
-    });
-    gap(ui);
-    settings_group(ui, "Chats of other programs", |ui| {
-        SettingsRow::new("Import")
-            .detail("An export of ChatGPT, LM Studio or Open WebUI, or a folder of them. Dropping the file on the window does the same")
-            .show(ui, |ui| {
-                super::desktop::browse(ui, "Browse for exported chats", Purpose::Import, out);
-                let ready = !view.import.trim().is_empty();
-                let import = ui.add(Button::secondary("Import").small().enabled(ready)).clicked();
-                let field = TextField::new(&mut view.import, "Export to import");
-                let response = ui.add(field.hint("Path of a file or folder").width(200.0).mono());
-                let entered = response.lost_focus() && ui.input(|input| input.key_pressed(egui::Key::Enter));
-                if (import || entered) && ready {
-                    out.push(Msg::Files(FilesMsg::Import(expand(view.import.trim()))));
-                    view.import.clear();
-                }
-            });
     });
     super::data::chats(ui, state, out);
     let theme = Theme::of(ui);
@@ -381,11 +351,10 @@ fn about(ui: &mut Ui, state: &State) {
             let theme = Theme::of(ui);
             SettingsRow::new(name).show(ui, |ui| ui.label(Type::BASE.rich(value, theme.t2)));
         };
-        row(ui, t!(version), &state.version);
         let (version, commit) = super::about::version(&state.version);
-        row(ui, "Version", version);
-        row(ui, "Engine", &format!("in this program, {version}"));
-        row(ui, "Commit", commit.unwrap_or("not known to this build"));
+        row(ui, t!(version), version);
+        row(ui, t!(engine), &t!(engine_in_program, version = version));
+        row(ui, t!(commit), commit.unwrap_or(t!(commit_not_known)));
         row(
             ui,
             "MLX",
