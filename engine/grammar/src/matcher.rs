@@ -7,23 +7,19 @@ use crate::{
 use std::sync::Arc;
 
 /// What tokens an answer may go on with, as far as it has come.
+///
+/// Drafts are followed on copies. The library (1.9.1) can take tokens back, but not always right: after a blank and a quote
+/// were taken back where a value of any kind begins, the next key was held to be a string value, and its colon refused.
+#[derive(Clone)]
 pub struct Matcher {
     vocabulary: Arc<Vocabulary>,
     inner: llguidance::Matcher,
+    /// Before the first token, while that may still turn out to open a thought.
+    untouched: Option<Box<llguidance::Matcher>>,
     gate: Gate,
-    history: Vec<Undo>,
+    taken: usize,
     warning: Option<String>,
     /// The grammar has begun.
-    begun: bool,
-}
-
-/// How to take a token back.
-struct Undo {
-    phase: Phase,
-    /// Tokens that the grammar took in.
-    fed: usize,
-    /// Tokens that it forgot.
-    replay: Vec<u32>,
     begun: bool,
 }
 
@@ -47,11 +43,13 @@ pub struct TreeMasks {
 
 impl Matcher {
     pub(crate) fn new(vocabulary: Arc<Vocabulary>, inner: llguidance::Matcher, gate: Gate, begun: &str) -> Self {
+        let open = matches!(&gate.phase, Phase::Undecided { fed: Some(_), .. });
         let mut matcher = Self {
             vocabulary,
+            untouched: open.then(|| Box::new(inner.clone())),
             inner,
             gate,
-            history: Vec::new(),
+            taken: 0,
             warning: None,
             begun: false,
         };
@@ -65,15 +63,12 @@ impl Matcher {
             return;
         }
         let tokens = self.vocabulary.trie.greedy_tokenize(begun.as_bytes());
-        match self.inner.try_consume_tokens(&tokens) {
-            Ok(count) if count == tokens.len() => self.begun = true,
-            taken => {
-                self.warning =
-                    Some("the beginning of the answer in the prompt does not follow its schema: what follows it does, alone".into());
-                if let Ok(count) = taken {
-                    let _ = self.inner.rollback(count);
-                }
-            }
+        let mut ahead = self.inner.clone();
+        if matches!(ahead.try_consume_tokens(&tokens), Ok(count) if count == tokens.len()) {
+            self.inner = ahead;
+            self.begun = true;
+        } else {
+            self.warning = Some("the beginning of the answer in the prompt does not follow its schema: what follows it does, alone".into());
         }
     }
 
@@ -84,11 +79,11 @@ impl Matcher {
 
     /// Tokens taken in.
     pub fn len(&self) -> usize {
-        self.history.len()
+        self.taken
     }
 
     pub fn is_empty(&self) -> bool {
-        self.history.is_empty()
+        self.taken == 0
     }
 
     /// Whether the answer has come to where the grammar holds.
@@ -161,48 +156,40 @@ impl Matcher {
     /// # Errors
     /// [`GrammarError::Lost`] for one that its mask does not allow; the matcher is then of no further use.
     pub fn accept(&mut self, token: u32) -> Result<(), GrammarError> {
-        let before = (self.gate.phase.clone(), self.begun);
-        let (fed, replay) = self.advance(token)?;
-        self.history.push(Undo {
-            phase: before.0,
-            fed,
-            replay,
-            begun: before.1,
-        });
+        self.advance(token)?;
+        self.taken += 1;
+        if !matches!(self.gate.phase, Phase::Undecided { .. }) {
+            self.untouched = None;
+        }
         Ok(())
     }
 
-    /// Goes one token on. How many tokens the grammar took in, and those that it forgot.
-    fn advance(&mut self, token: u32) -> Result<(usize, Vec<u32>), GrammarError> {
+    fn advance(&mut self, token: u32) -> Result<(), GrammarError> {
         let refused = || GrammarError::Lost(format!("token {token} does not fit"));
         let vocabulary = self.vocabulary.clone();
         if vocabulary.is_eos(token) {
             self.gate.phase = Phase::Done;
-            return Ok((0, Vec::new()));
+            return Ok(());
         }
         let bytes = vocabulary.text(token);
         match self.gate.phase.clone() {
             Phase::Done => Err(refused()),
-            Phase::Grammar => {
-                self.feed(token)?;
-                Ok((1, Vec::new()))
-            }
+            Phase::Grammar => self.feed(token),
             Phase::Blank(left) => {
                 if self.fits(token)? {
-                    self.feed(token)?;
-                    return Ok((1, Vec::new()));
+                    return self.feed(token);
                 }
                 if bytes.is_empty() || bytes.len() > left || !bytes.iter().all(u8::is_ascii_whitespace) {
                     return Err(refused());
                 }
                 self.gate.phase = Phase::Blank(left - bytes.len());
-                Ok((0, Vec::new()))
+                Ok(())
             }
             Phase::Undecided { held, fed } => self.decide(token, bytes, held, fed),
             phase => match self.gate.step(&phase, bytes) {
                 Step::To(next) => {
                     self.gate.phase = next;
-                    Ok((0, Vec::new()))
+                    Ok(())
                 }
                 Step::Refused => Err(refused()),
             },
@@ -210,7 +197,7 @@ impl Matcher {
     }
 
     /// A token where both reasoning and the grammar could begin.
-    fn decide(&mut self, token: u32, bytes: &[u8], held: usize, fed: Option<Vec<u32>>) -> Result<(usize, Vec<u32>), GrammarError> {
+    fn decide(&mut self, token: u32, bytes: &[u8], held: usize, fed: Option<Vec<u32>>) -> Result<(), GrammarError> {
         let opens = self.gate.opens(held, bytes);
         let fits = match &fed {
             Some(_) => self.fits(token)?,
@@ -221,25 +208,24 @@ impl Matcher {
                 self.consume(&[token])?;
                 fed.push(token);
                 self.gate.phase = Phase::Undecided { held, fed: Some(fed) };
-                Ok((1, Vec::new()))
+                Ok(())
             }
-            (Some(next), fed) => {
-                let forgotten = fed.unwrap_or_default();
-                self.inner.rollback(forgotten.len()).map_err(|error| lost(&error))?;
+            (Some(next), _) => {
+                // A thought after all: the grammar forgets what it took for its own.
+                if let Some(untouched) = &self.untouched {
+                    self.inner = (**untouched).clone();
+                }
                 self.gate.phase = next;
-                Ok((0, forgotten))
+                Ok(())
             }
-            (None, Some(_)) if fits => {
-                self.feed(token)?;
-                Ok((1, Vec::new()))
-            }
+            (None, Some(_)) if fits => self.feed(token),
             (None, None) if self.gate.mode != Mode::Whole => {
                 // No reasoning after all: free text.
                 let text = [&self.gate.opening()[..held], bytes].concat();
                 match self.gate.step(&Phase::Text(Vec::new()), &text) {
                     Step::To(next) => {
                         self.gate.phase = next;
-                        Ok((0, Vec::new()))
+                        Ok(())
                     }
                     Step::Refused => Err(GrammarError::Lost(format!("token {token} does not fit"))),
                 }
@@ -270,23 +256,6 @@ impl Matcher {
         Ok(())
     }
 
-    /// Takes the last `count` tokens back.
-    ///
-    /// # Errors
-    /// [`GrammarError::Lost`] when there are not so many.
-    pub fn rollback(&mut self, count: usize) -> Result<(), GrammarError> {
-        for _ in 0..count {
-            let Some(undo) = self.history.pop() else {
-                return Err(GrammarError::Lost("more was taken back than was written".into()));
-            };
-            self.inner.rollback(undo.fed).map_err(|error| lost(&error))?;
-            self.consume(&undo.replay)?;
-            self.gate.phase = undo.phase;
-            self.begun = undo.begun;
-        }
-        Ok(())
-    }
-
     /// The masks along a chain of drafts, which ends before the first that is not allowed, or after the end of the text.
     /// Nothing is taken in.
     ///
@@ -295,18 +264,19 @@ impl Matcher {
     pub fn chain(&mut self, drafts: &[u32]) -> Result<ChainMasks, GrammarError> {
         let mut rows = vec![self.mask()?];
         let mut allowed = 0;
+        let mut ahead = None::<Self>;
         while let Some(&draft) = drafts.get(allowed) {
             if !rows[allowed].allows(draft) {
                 break;
             }
-            self.accept(draft)?;
+            let ahead = ahead.get_or_insert_with(|| self.clone());
+            ahead.accept(draft)?;
             allowed += 1;
-            rows.push(self.mask()?);
+            rows.push(ahead.mask()?);
             if self.vocabulary.is_eos(draft) {
                 break;
             }
         }
-        self.rollback(allowed)?;
         Ok(ChainMasks { rows, allowed })
     }
 
@@ -317,59 +287,24 @@ impl Matcher {
     /// As [`Self::mask`].
     pub fn tree(&mut self, tokens: &[u32], parents: &[i32]) -> Result<TreeMasks, GrammarError> {
         let root = self.mask()?;
-        let mut nodes = vec![None; tokens.len()];
-        // The path that the matcher has taken.
-        let mut path: Vec<usize> = Vec::new();
-        for node in 0..tokens.len() {
+        let mut nodes: Vec<Option<Mask>> = vec![None; tokens.len()];
+        let mut states: Vec<Option<Self>> = Vec::with_capacity(tokens.len());
+        for (node, &token) in tokens.iter().enumerate() {
             let parent = usize::try_from(parents[node]).ok();
-            while path.last().copied() != parent {
-                if path.pop().is_none() {
-                    break;
-                }
-                self.rollback(1)?;
-            }
-            if path.last().copied() != parent {
-                // Not depth first: walk down again.
-                self.descend(tokens, parents, &nodes, parent, &mut path)?;
-            }
-            let above = match parent {
-                None => Some(&root),
-                Some(parent) => nodes[parent].as_ref(),
+            let (above, state) = match parent {
+                None => (Some(&root), Some(&*self)),
+                Some(parent) => (nodes[parent].as_ref(), states[parent].as_ref()),
             };
             let ended = parent.is_some_and(|parent| self.vocabulary.is_eos(tokens[parent]));
-            if ended || !above.is_some_and(|mask: &Mask| mask.allows(tokens[node])) {
-                continue;
+            let fits = !ended && above.is_some_and(|mask| mask.allows(token));
+            let mut state = state.filter(|_| fits).cloned();
+            if let Some(state) = &mut state {
+                state.accept(token)?;
+                nodes[node] = Some(state.mask()?);
             }
-            self.accept(tokens[node])?;
-            path.push(node);
-            nodes[node] = Some(self.mask()?);
+            states.push(state);
         }
-        self.rollback(path.len())?;
         Ok(TreeMasks { root, nodes })
-    }
-
-    fn descend(
-        &mut self,
-        tokens: &[u32],
-        parents: &[i32],
-        nodes: &[Option<Mask>],
-        to: Option<usize>,
-        path: &mut Vec<usize>,
-    ) -> Result<(), GrammarError> {
-        let mut line = Vec::new();
-        let mut at = to;
-        while let Some(node) = at {
-            if nodes[node].is_none() {
-                return Ok(());
-            }
-            line.push(node);
-            at = usize::try_from(parents[node]).ok();
-        }
-        for node in line.into_iter().rev() {
-            self.accept(tokens[node])?;
-            path.push(node);
-        }
-        Ok(())
     }
 }
 

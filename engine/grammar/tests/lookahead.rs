@@ -1,4 +1,4 @@
-//! Taking tokens back leaves nothing behind: at every depth of every text, the masks are those of a fresh start.
+//! Looking ahead leaves nothing behind: whatever was drafted at every place of every text, the masks are those of a fresh start.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -21,6 +21,25 @@ fn worlds() -> Vec<(Compiled, Start<'static>)> {
         (compiled(&Constraint::schema(person.clone())), thinking("<think>\n")),
         (compiled(&Constraint::schema(person.clone())), thinking("assistant\n")),
         (compiled(&Constraint::object()), Start::default()),
+        // Values of any kind: the lexer has many ways to go on, and numbers end only at what follows them.
+        (
+            compiled(&Constraint::schema(
+                json!({"type": "object", "properties": {"a": {}}, "required": ["a"]}),
+            )),
+            Start::default(),
+        ),
+        (
+            compiled(&Constraint::schema(
+                json!({"type": "object", "properties": {"a": {"not": {"type": "string"}}}, "required": ["a"]}),
+            )),
+            Start::default(),
+        ),
+        (
+            compiled(&Constraint::schema(
+                json!({"type": "object", "properties": {"a": {"type": ["number", "string", "array"]}}, "required": ["a"]}),
+            )),
+            Start::default(),
+        ),
         (compiled(&Constraint::regex("(a|ab|abc)*</th.*")), thinking("assistant\n")),
         (compiled(&tools(AnswerRule::Call, &offered, true)), thinking("assistant\n")),
         (compiled(&tools(AnswerRule::Free, &offered, true)), Start::default()),
@@ -64,31 +83,41 @@ fn fresh(world: &(Compiled, Start<'_>), path: &[u32]) -> Vec<Mask> {
     masks
 }
 
+/// At every token of a text drafts are followed, and then the text goes on as it does.
+fn drafts_leave_nothing(seed: u64) -> Result<(), TestCaseError> {
+    for world in worlds() {
+        let path = path(&world, seed, 24);
+        let masks = fresh(&world, &path);
+        let (mut matcher, mut dice) = (world.0.matcher(&world.1), Dice(seed));
+        for (at, &token) in path.iter().enumerate() {
+            let mut drafts = Vec::new();
+            let mut ahead = matcher.clone();
+            while drafts.len() < 3 {
+                let mask = ahead.mask().unwrap();
+                let allowed: Vec<u32> = (0..EOS).filter(|&id| mask.allows(id)).collect();
+                let Some(&draft) = allowed.get(dice.below(allowed.len().max(1))) else {
+                    break;
+                };
+                ahead.accept(draft).unwrap();
+                drafts.push(draft);
+            }
+            let chain = matcher.chain(&drafts).unwrap();
+            prop_assert_eq!(chain.allowed, drafts.len());
+            prop_assert_eq!(&chain.rows[0], &masks[at], "at {}", at);
+            matcher.accept(token).unwrap();
+            prop_assert_eq!(&matcher.mask().unwrap(), &masks[at + 1], "at {}", at);
+            prop_assert_eq!(matcher.len(), at + 1);
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn masks_after_a_rollback_are_those_of_a_fresh_start(seed in any::<u64>(), back in proptest::collection::vec(0_usize..40, 1..6)) {
-        for world in worlds() {
-            let path = path(&world, seed, 40);
-            let masks = fresh(&world, &path);
-            let mut matcher = world.0.matcher(&world.1);
-            let mut at = 0;
-            for depth in back.iter().map(|&depth| depth.min(path.len())) {
-                while at < path.len() {
-                    matcher.accept(path[at]).unwrap();
-                    at += 1;
-                    // Masks leave traces in the library's caches.
-                    if at % 3 == 0 {
-                        prop_assert_eq!(&matcher.mask().unwrap(), &masks[at]);
-                    }
-                }
-                matcher.rollback(depth).unwrap();
-                at -= depth;
-                prop_assert_eq!(&matcher.mask().unwrap(), &masks[at], "at {}", at);
-                prop_assert_eq!(matcher.len(), at);
-            }
-        }
+    fn masks_after_drafts_are_those_of_a_fresh_start(seed in any::<u64>()) {
+        drafts_leave_nothing(seed)?;
     }
 
     #[test]
@@ -140,6 +169,13 @@ proptest! {
             prop_assert_eq!(matcher.len(), at);
         }
     }
+}
+
+/// One of the walks that the library's own way back got wrong: after a blank and a quote were drafted where a value of any kind
+/// begins, and an object begun instead, its key was held to be a string value.
+#[test]
+fn a_walk_that_taking_back_got_wrong() {
+    drafts_leave_nothing(9_914_844_913_986_185_088).unwrap();
 }
 
 /// The end of the text may be drafted: nothing follows it.
