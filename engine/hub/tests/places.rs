@@ -102,28 +102,6 @@ fn every_place_is_found_and_the_earlier_one_wins() {
     assert_eq!(home.hub().resolve("~/somewhere/mine").unwrap().source, Source::Path);
 }
 
-/// A folder's path may read like a repository's name: what is wrong with the folder is told, not how to fetch a namesake.
-#[test]
-fn a_damaged_folder_is_told_as_damaged_however_it_is_named() {
-    let home = Home::new();
-    let path = home.model("bad/trunc");
-    let whole = fs::read(path.join("model.safetensors")).unwrap();
-    fs::write(path.join("model.safetensors"), &whole[..whole.len() / 2]).unwrap();
-    let typed = path.to_str().unwrap().to_owned();
-    // As it is typed in the folder above; the tests' own folder must not be changed, so the way there is written out.
-    let here = std::env::current_dir().unwrap();
-    let up = "../".repeat(here.components().count() - 1);
-    for name in [
-        typed.clone(),
-        format!("{up}{}", typed.trim_start_matches('/')),
-        "~/bad/trunc".into(),
-    ] {
-        let error = home.hub().resolve(&name).unwrap_err();
-        assert!(matches!(error, HubError::Corrupt { .. }), "{name}: {error}");
-        assert!(!error.to_string().contains("models pull"), "{error}");
-    }
-}
-
 #[test]
 fn bare_names_are_looked_up_where_bare_names_live() {
     let home = Home::new();
