@@ -81,6 +81,20 @@ fn a_moved_server_another_key_and_another_model_are_told_for_every_file() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn what_is_kept_for_undoing_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = tempfile::tempdir().unwrap();
+    let places = places(home.path());
+    apply(&plan(client("crush").unwrap(), &serving(), &places).unwrap(), &places).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&places.records), 0o700);
+    for record in fs::read_dir(&places.records).unwrap() {
+        assert_eq!(mode(&record.unwrap().path()), 0o600);
+    }
+}
+
 #[test]
 fn what_somebody_else_changed_is_told_shown_and_can_be_undone_or_kept() {
     let home = tempfile::tempdir().unwrap();
