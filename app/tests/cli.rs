@@ -93,6 +93,33 @@ fn model(folder: &Path) {
     std::fs::write(folder.join("model.safetensors"), vec![0; 1000]).unwrap();
 }
 
+/// A folder's path may read like a repository's name: what is wrong with the folder is told, not how to fetch a namesake.
+#[test]
+fn a_damaged_folder_is_told_as_damaged_however_it_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("bad/trunc");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("config.json"), r#"{"model_type": "llama"}"#).unwrap();
+    let header = r#"{"w": {"dtype": "U8", "shape": [1000], "data_offsets": [0, 1000]}}"#;
+    let mut weights = (header.len() as u64).to_le_bytes().to_vec();
+    weights.extend(header.as_bytes());
+    weights.extend([0; 500]);
+    std::fs::write(folder.join("model.safetensors"), weights).unwrap();
+    for name in ["bad/trunc", "./bad/trunc", "~/bad/trunc", folder.to_str().unwrap()] {
+        let mut command = program(home.path(), &["generate", "--prompt", "hi", "--model", name]);
+        let output = command.current_dir(home.path()).output().unwrap();
+        let told = errors(&output);
+        assert_eq!(output.status.code(), Some(5), "{name}: {told}");
+        assert!(told.contains("damaged") && !told.contains("models pull"), "{name}: {told}");
+    }
+    // Where nothing of that name is here, the way to have it is told.
+    let output = program(home.path(), &["generate", "--prompt", "hi", "--model", "bad/other"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("models pull bad/other"), "{}", errors(&output));
+}
+
 #[cfg(unix)]
 #[test]
 fn removing_a_link_keeps_and_counts_nothing_of_what_it_points_to() {
@@ -351,7 +378,14 @@ fn benchmarks_that_were_run_are_listed_without_a_model() {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&listed.stdout);
-    for part in ["tiny", "a machine", "40.0", "auto 2.10×", "other requests ran", "2026-11-28"] {
+    for part in [
+        "tiny",
+        "a machine",
+        "40.0",
+        "auto cap derived 2.10×",
+        "other requests ran",
+        "2026-11-28",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let listed = program(home.path(), &["benchmark", "--history", "--json", "--data-dir", folder])

@@ -157,7 +157,7 @@ fn the_context_window_is_honoured_or_refused() {
         loop {
             match loading.next_blocking().unwrap() {
                 LoadEvent::Ready(info) => return Ok(info.context_window),
-                LoadEvent::Failed(error) => return Err(error.to_string()),
+                LoadEvent::Failed(error) => return Err(error),
                 LoadEvent::Stage { .. } => {}
             }
         }
@@ -170,6 +170,9 @@ fn the_context_window_is_honoured_or_refused() {
     assert_eq!(bench.ask(request(vec![1; 48], 5)).ids().len(), 2);
     assert_eq!(verdict(0), Ok(4096));
     let refused = verdict(200_000).unwrap_err();
+    // The one who asked is at fault, not the model: a 400 over HTTP.
+    assert!(matches!(refused, EngineError::BadRequest(_)), "{refused:?}");
+    let refused = refused.to_string();
     assert!(refused.contains("200000") && refused.contains("4096"), "{refused}");
     assert_eq!(bench.engine.snapshot().model.as_ref().unwrap().context_window, 4096);
 }

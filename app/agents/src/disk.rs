@@ -30,6 +30,18 @@ pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     settled.inspect_err(|_| drop(fs::remove_file(&partial)))
 }
 
+/// As [`write`], in a folder of our own: one that is made here is its owner's alone, since what it keeps of others' files
+/// may hold keys.
+pub(crate) fn write_own(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        let mut builder = fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.recursive(true).create(folder)?;
+    }
+    write(path, text)
+}
+
 fn partial(target: &Path) -> PathBuf {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     target.with_file_name(format!(".{name}.{}.part", std::process::id()))

@@ -178,7 +178,7 @@ pub fn apply(plan: &Plan, places: &Places) -> Result<(), AgentError> {
         at: now(),
     };
     let text = serde_json::to_string_pretty(&record).unwrap_or_default();
-    disk::write(&record_path, &text).map_err(disk_error(&record_path))?;
+    disk::write_own(&record_path, &text).map_err(disk_error(&record_path))?;
     disk::write(&plan.path, &plan.after).map_err(|error| {
         // What was not written cannot be undone.
         let _ = match &kept {

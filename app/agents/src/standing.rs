@@ -100,6 +100,14 @@ pub fn look(client: &'static Client, serving: Option<&Serving>, places: &Places)
             if let (State::Stale, Some(entry), Some(wanted)) = (&standing.state, &entry, file.entry(&plan.after)) {
                 standing.reasons = reasons(entry, &wanted, serving);
                 standing.edited = by_hand;
+                if standing.reasons.is_empty() {
+                    let reason = if by_hand {
+                        "it was changed by hand since it was set up"
+                    } else {
+                        "it says something else than would be written now"
+                    };
+                    standing.reasons.push(reason.into());
+                }
             }
             standing.plan = Some(plan);
         }

@@ -72,13 +72,26 @@ fn a_moved_server_another_key_and_another_model_are_told_for_every_file() {
         if id == "zed" {
             assert_eq!(keyed.state, State::Current);
         } else {
-            let goose = id == "goose";
             assert_eq!(keyed.state, State::Stale, "{id}");
-            assert_eq!(keyed.reasons.len(), usize::from(!goose), "{id}: {:?}", keyed.reasons);
+            assert_eq!(keyed.reasons.len(), 1, "{id}: {:?}", keyed.reasons);
             assert!(!format!("{:?}", keyed.reasons).contains("sk-1"), "the key itself is never told");
         }
         undo(client, &places).unwrap();
         assert_eq!(at(&serving()).undo, Undo::Nothing, "{id}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_kept_for_undoing_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = tempfile::tempdir().unwrap();
+    let places = places(home.path());
+    apply(&plan(client("crush").unwrap(), &serving(), &places).unwrap(), &places).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&places.records), 0o700);
+    for record in fs::read_dir(&places.records).unwrap() {
+        assert_eq!(mode(&record.unwrap().path()), 0o600);
     }
 }
 
@@ -108,6 +121,7 @@ fn what_somebody_else_changed_is_told_shown_and_can_be_undone_or_kept() {
     let now = look(crush, Some(&serving()), &places);
     assert_eq!((&now.state, now.undo, now.edited), (&State::Stale, Undo::Changed, true));
     assert_eq!(now.words(), "changed by hand since");
+    assert_eq!(now.reasons, ["it was changed by hand since it was set up"]);
     assert!(matches!(undo(crush, &places), Err(AgentError::Changed { .. })));
     let back = undoing(crush, &places).unwrap();
     assert_eq!(

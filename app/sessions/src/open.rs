@@ -80,7 +80,7 @@ impl Lock {
 }
 
 pub(crate) fn open(folder: &Path) -> Result<Opened> {
-    std::fs::create_dir_all(folder).map_err(|cause| Error::Folder {
+    make(folder).map_err(|cause| Error::Folder {
         path: folder.into(),
         cause,
     })?;
@@ -107,6 +107,14 @@ pub(crate) fn open(folder: &Path) -> Result<Opened> {
     reader.pragma_update(None, "query_only", true)?;
     let store = Store::start(db, reader, lock)?;
     Ok(Opened { store, recovery })
+}
+
+/// A folder that is made here is its owner's alone; one that is there keeps the rights it was given.
+fn make(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(folder)
 }
 
 /// Chats are nobody else's to read. SQLite gives its journal the rights of the database.

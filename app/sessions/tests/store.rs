@@ -15,6 +15,24 @@ fn streaming(session: i64, parent: i64) -> NewMessage {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_folder_that_is_made_for_chats_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let made = folder.path().join("new/data");
+    let store = open(&made);
+    assert_eq!((mode(&made), mode(&made.join("chats.db"))), (0o700, 0o600));
+    drop(store);
+    // One that somebody shares on purpose stays shared.
+    let shared = folder.path().join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o755)).unwrap();
+    let _store = open(&shared);
+    assert_eq!(mode(&shared), 0o755);
+}
+
 #[test]
 fn a_turn_survives_a_restart_with_its_figures() {
     let folder = tempfile::tempdir().unwrap();

@@ -70,12 +70,16 @@ pub(super) enum Command {
     Starter(StarterArgs),
 }
 
-/// Arguments that begin with an option of `generate` mean `generate` (as the Python program took them).
+/// Arguments that begin with an option of `generate` mean `generate` (as the Python program took them); with where chats are
+/// kept, the app.
 pub(super) fn with_default_command(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<_> = words.collect();
     let bare = |word: &OsString| matches!(word.to_str(), Some(text) if text == "--prompt" || text.starts_with("--prompt=") || text == "--model" || text.starts_with("--model="));
+    let app = |word: &OsString| matches!(word.to_str(), Some(text) if text == "--data-dir" || text.starts_with("--data-dir="));
     if words.get(1).is_some_and(bare) {
         words.insert(1, "generate".into());
+    } else if words.get(1).is_some_and(app) {
+        words.insert(1, "app".into());
     }
     words
 }
@@ -231,10 +235,10 @@ pub(super) struct ServeArgs {
 #[derive(Debug, Clone, Args)]
 pub(super) struct ServerArgs {
     /// Where the server listens.
-    #[arg(long, default_value = "http://127.0.0.1:8080", env = "MLX_DSPARK_URL")]
+    #[arg(long, global = true, default_value = "http://127.0.0.1:8080", env = "MLX_DSPARK_URL")]
     pub(super) url: String,
     /// Its key, if it asks for one.
-    #[arg(long, env = "MLX_DSPARK_API_KEY", hide_env_values = true)]
+    #[arg(long, global = true, env = "MLX_DSPARK_API_KEY", hide_env_values = true)]
     pub(super) api_key: Option<String>,
 }
 

@@ -30,7 +30,7 @@ pub(super) fn run(args: &BenchmarkArgs, output: &Output) -> Outcome {
         let speculation = session.handle.snapshot().speculation.clone();
         let (fit, skipped) = arms::fitting(dspark_compare::arms(&args.modes, &args.caps), speculation.as_deref())?;
         for arm in &skipped {
-            output.warn(format!("{} is skipped: {}", arm.run, arm.reason));
+            output.warn(format!("{} is skipped: {}", label(&arm.run), arm.reason));
         }
         let plan = Plan {
             arms: fit,
@@ -107,7 +107,7 @@ fn history(args: &BenchmarkArgs, output: &Output) -> Outcome {
             format!("{plain:.1}"),
             bench
                 .best()
-                .map_or_else(String::new, |run| format!("{} {:.2}×", run.run, run.speedup)),
+                .map_or_else(String::new, |run| format!("{} {:.2}×", label(&run.run), run.speedup)),
             bench.flags.join("; "),
         ]);
     }
@@ -132,6 +132,19 @@ fn title(bench: &Bench) -> String {
     )
 }
 
+/// An arm's name with its cap said in full: of the mode `auto`, the name alone would say neither which one is meant.
+fn label(name: &str) -> String {
+    if name == dspark_compare::Arm::plain().name() || name.contains(" cap ") {
+        return name.to_owned();
+    }
+    let (way, from) = match name.split_once(" from ") {
+        Some((way, from)) => (way, format!(" from {from}")),
+        None => (name, String::new()),
+    };
+    let (way, cap) = way.split_once(' ').unwrap_or((way, "derived"));
+    format!("{way} cap {cap}{from}")
+}
+
 fn text(bench: &Bench) -> String {
     let mut table = Table::new();
     let mut header = vec![
@@ -146,7 +159,7 @@ fn text(bench: &Bench) -> String {
     table.load_style(NOTHING).set_header(header);
     for run in &bench.runs {
         let mut row = vec![
-            run.run.clone(),
+            label(&run.run),
             format!("{:.1}", run.tok_s),
             format!("{:.1}", run.decode_tok_s),
             format!("{:.1}", run.tok_cpu_s),
@@ -166,7 +179,7 @@ fn text(bench: &Bench) -> String {
     let mut text = format!("{}\n\n{table}", title(bench));
     for run in &bench.runs {
         if let Some(reason) = &run.reason {
-            text = format!("{text}\n{}: {reason}", run.run);
+            text = format!("{text}\n{}: {reason}", label(&run.run));
         }
     }
     for flag in &bench.flags {
@@ -197,11 +210,39 @@ mod tests {
         let text = text(&bench);
         for part in [
             "(other text)",
-            "dspark: its drafter is another one",
+            "dspark cap derived: its drafter is another one",
             "Not to be quoted: other requests ran",
         ] {
             assert!(text.contains(part), "{text}");
         }
+    }
+
+    /// `auto` and `auto auto` were two rows of one table.
+    #[test]
+    fn every_row_says_its_cap() {
+        let modes = ["auto", "dspark+lookup", "baseline"].map(|word| dspark_compare::shape(word).unwrap());
+        let caps = ["derived", "auto", "full", "3"].map(|word| dspark_compare::cap(word).unwrap());
+        let labels: Vec<String> = dspark_compare::arms(&modes, &caps).iter().map(|arm| label(&arm.name())).collect();
+        for told in [
+            "baseline",
+            "auto cap derived",
+            "auto cap auto",
+            "auto cap full",
+            "auto cap 3",
+            "dspark+lookup cap derived",
+        ] {
+            assert!(labels.iter().any(|label| label == told), "{told}: {labels:?}");
+        }
+        assert_eq!(label("dspark auto from 0.5"), "dspark cap auto from 0.5");
+        let runs = ["auto", "auto auto"].map(|name| Run {
+            run: name.into(),
+            ..Run::default()
+        });
+        let table = text(&Bench {
+            runs: runs.into(),
+            ..Bench::default()
+        });
+        assert!(table.contains("auto cap derived") && table.contains("auto cap auto"), "{table}");
     }
 
     #[test]

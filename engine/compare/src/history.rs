@@ -6,6 +6,7 @@ use std::{
     borrow::Borrow,
     fs,
     io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::Path,
 };
 
@@ -15,23 +16,35 @@ pub const RACES: &str = "races.json";
 pub const KEPT_RACES: usize = 20;
 /// Benchmarks that are read, the newest.
 const READ: usize = 200;
+/// Prompts and answers are their owner's alone.
+const OWN_FILE: u32 = 0o600;
 
 /// Adds a line; older ones are never touched.
 ///
 /// # Errors
 /// What the file system says.
 pub fn append_bench(path: &Path, bench: &Bench) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
+    make_folder(path)?;
     let mut line = serde_json::to_vec(bench)?;
     line.push(b'\n');
     // A line that a crash cut short must not swallow this one.
     if fs::read(path).is_ok_and(|text| text.last().is_some_and(|last| *last != b'\n')) {
         line.insert(0, b'\n');
     }
-    let mut file = fs::OpenOptions::new().create(true).append(true).open(path)?;
+    let mut file = fs::OpenOptions::new().create(true).append(true).mode(OWN_FILE).open(path)?;
+    // One of an earlier version may be open to others.
+    if file.metadata()?.permissions().mode() & 0o077 != 0 {
+        file.set_permissions(fs::Permissions::from_mode(OWN_FILE))?;
+    }
     file.write_all(&line)
+}
+
+/// The folder of `path`; one that is made here is its owner's alone.
+fn make_folder(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(folder) => fs::DirBuilder::new().recursive(true).mode(0o700).create(folder),
+        None => Ok(()),
+    }
 }
 
 /// The newest benchmarks, newest first. Lines that are none (of another version, cut short) are passed over.
@@ -53,13 +66,17 @@ pub fn read_benches(path: &Path) -> io::Result<Vec<Bench>> {
 /// # Errors
 /// What the file system says; what was there then stays.
 pub fn keep_races(path: &Path, races: &[impl Borrow<Race>]) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
+    make_folder(path)?;
     let kept: Vec<&Race> = races.iter().take(KEPT_RACES).map(Borrow::borrow).collect();
     let text = serde_json::to_vec(&kept)?;
     let partial = path.with_extension(format!("{}.part", std::process::id()));
-    fs::write(&partial, text)?;
+    // One that a crash left would keep its own permissions.
+    match fs::remove_file(&partial) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = fs::OpenOptions::new().create_new(true).write(true).mode(OWN_FILE).open(&partial)?;
+    file.write_all(&text)?;
     fs::rename(&partial, path)
 }
 
@@ -107,6 +124,25 @@ mod tests {
         append_bench(&path, &bench(3)).unwrap();
         let read: Vec<u64> = read_benches(&path).unwrap().iter().map(|bench| bench.stamp.at).collect();
         assert_eq!(read, [3, 1]);
+    }
+
+    #[test]
+    fn what_holds_prompts_is_its_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let (races, benches) = (data.join(RACES), data.join(BENCHES));
+        keep_races(&races, &[] as &[Race]).unwrap();
+        append_bench(&benches, &Bench::default()).unwrap();
+        assert_eq!((mode(&data), mode(&races), mode(&benches)), (0o700, 0o600, 0o600));
+        // What an earlier version left open is closed with the next write.
+        for path in [&races, &benches] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        keep_races(&races, &[] as &[Race]).unwrap();
+        append_bench(&benches, &Bench::default()).unwrap();
+        assert_eq!((mode(&races), mode(&benches)), (0o600, 0o600));
+        assert_eq!(read_benches(&benches).unwrap().len(), 2);
     }
 
     #[test]

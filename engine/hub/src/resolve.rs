@@ -239,6 +239,13 @@ impl Hub {
         {
             return e;
         }
+        // `some/folder` may read as a repository's name too; a model folder there is what was meant.
+        let typed = crate::places::expand(name, &self.places.home);
+        if unusable.iter().any(|(path, _)| *path == typed)
+            && let Err(e) = Folder::check(&typed).require_complete()
+        {
+            return e;
+        }
         let mut hints: Vec<String> = unusable
             .iter()
             .filter_map(|(path, state)| Some(format!("{} is {}", path.display(), state.problem()?)))

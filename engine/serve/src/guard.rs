@@ -111,8 +111,9 @@ fn place(app: &App, request: &Request) -> Result<Option<HeaderValue>, ApiError> 
             ),
         ));
     }
-    // The setting opens the inference routes; what changes the server stays closed to pages.
-    let any_page = config.any_origin && !request.uri().path().starts_with("/admin");
+    // The settings open the inference routes; what changes the server stays closed to pages that are not its own.
+    let admin = is_admin(request.uri().path());
+    let any_page = config.any_origin && !admin;
     match request.headers().get(header::ORIGIN) {
         None => Ok(any_page.then(|| HeaderValue::from_static("*"))),
         Some(_) if any_page => Ok(Some(HeaderValue::from_static("*"))),
@@ -123,7 +124,13 @@ fn place(app: &App, request: &Request) -> Result<Option<HeaderValue>, ApiError> 
                 .get(header::HOST)
                 .and_then(|host| host.to_str().ok())
                 .unwrap_or_default();
-            if !origin_allowed(text, authority, config) {
+            if admin && !own_origin(text, authority) {
+                return Err(forbidden(
+                    "forbidden_origin",
+                    format!("pages from `{text}` may not use `/admin`: only this server's own may, and programs, which send no Origin"),
+                ));
+            }
+            if !admin && !origin_allowed(text, authority, config) {
                 return Err(forbidden(
                     "forbidden_origin",
                     format!("pages from `{text}` may not use this server: allow the origin (`--cors-origin {text}`) if you trust it"),
@@ -150,7 +157,7 @@ fn credentials(app: &App, request: &Request) -> Result<(), ApiError> {
     }
     // What a page may send without asking first is never JSON: demanding it forces a preflight. What changes the server
     // demands it of everyone.
-    let admin = request.uri().path().starts_with("/admin");
+    let admin = is_admin(request.uri().path());
     if request.method() == Method::POST && (admin || from_browser(request.headers())) && !is_json(request.headers()) {
         return Err(ApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -245,12 +252,27 @@ fn origin_allowed(origin: &str, authority: &str, config: &ServeConfig) -> bool {
         return listed;
     };
     let web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
-    let loopback = host_name(rest).is_some_and(|host| {
-        host == "localhost" || host.ends_with(".localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-    });
+    let loopback = host_name(rest).is_some_and(|host| is_loopback(&host));
     listed
         || APP_SCHEMES.iter().any(|app| scheme.eq_ignore_ascii_case(app))
         || (web && (loopback || (!rest.is_empty() && rest.eq_ignore_ascii_case(authority))))
+}
+
+/// What changes the server or tells of its insides.
+fn is_admin(path: &str) -> bool {
+    path == "/admin" || path.starts_with("/admin/")
+}
+
+/// A page that this very server handed out, over loopback: the same name and port, as the Host header has them.
+fn own_origin(origin: &str, authority: &str) -> bool {
+    let Some(("http" | "https", rest)) = origin.split_once("://") else {
+        return false;
+    };
+    !rest.is_empty() && rest.eq_ignore_ascii_case(authority) && host_name(rest).is_some_and(|host| is_loopback(&host))
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.ends_with(".localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Browsers mark what a page sends; nothing else does.
@@ -400,6 +422,29 @@ mod tests {
             "javascript:alert(1)",
         ] {
             assert!(!origin_allowed(origin, "box.local:8080", &config), "{origin}");
+        }
+    }
+
+    #[test]
+    fn admin_is_for_its_own_pages() {
+        for (origin, authority) in [
+            ("http://localhost:8080", "localhost:8080"),
+            ("http://127.0.0.1:8080", "127.0.0.1:8080"),
+            ("http://[::1]:8080", "[::1]:8080"),
+        ] {
+            assert!(own_origin(origin, authority), "{origin}");
+        }
+        for (origin, authority) in [
+            ("http://localhost:3000", "localhost:8080"),
+            ("http://localhost:8080", "127.0.0.1:8080"),
+            ("http://box.local:8080", "box.local:8080"),
+            ("tauri://localhost", "localhost"),
+            ("chrome-extension://localhost:8080", "localhost:8080"),
+            ("null", "localhost:8080"),
+            ("", ""),
+            ("http://", ""),
+        ] {
+            assert!(!own_origin(origin, authority), "{origin}");
         }
     }
 

@@ -113,6 +113,21 @@ async fn a_load_that_fails_says_why_and_leaves_the_model_in_place() {
     assert_eq!(get(&app, "/admin/status").await.1["error"], Value::Null);
 }
 
+/// What is given up takes the story of its failed successor with it.
+#[tokio::test]
+async fn unloading_ends_the_story_of_a_failed_load() {
+    let (app, shelf) = hosted(ServeConfig::default());
+    // What did not come to be sticks to nothing.
+    post(&app, "/admin/load", json!({"model": "missing", "context_window": 9_000_000})).await;
+    assert!(get(&app, "/admin/status").await.1["error"].is_string());
+    let (status, now) = post(&app, "/admin/unload", json!({})).await;
+    assert_eq!((status, &now["error"], &now["ready"]), (200, &Value::Null, &json!(false)));
+    assert_eq!(get(&app, "/admin/status").await.1["error"], Value::Null);
+    assert_eq!(post(&app, "/admin/load", json!({"model": "fine"})).await.0, 200);
+    let windows: Vec<_> = shelf.wishes.lock().unwrap().iter().map(|wish| wish.context_window).collect();
+    assert_eq!(windows, [Some(9_000_000), None]);
+}
+
 /// The events of a race: names and data.
 async fn race(app: &App, body: Value) -> Vec<(String, Value)> {
     let headers = [("content-type", "application/json")];

@@ -163,6 +163,51 @@ async fn a_local_page_may_call_and_must_say_json() {
     assert_eq!(response.status().as_u16(), 415);
 }
 
+/// What changes the server is for programs and its own pages: not for other pages on this machine, applications' pages,
+/// extensions, or those that were let in to generate.
+#[tokio::test]
+async fn admin_answers_no_page_but_its_own() {
+    let config = ServeConfig {
+        allowed_origins: vec!["https://chat.example".into(), "myapp://".into()],
+        ..ServeConfig::default()
+    };
+    let app = app(config, Script::saying("Hi"));
+    for origin in [
+        "http://localhost:3000",
+        "http://127.0.0.1:8081",
+        "tauri://localhost",
+        "vscode-webview://abc",
+        "chrome-extension://abcdef",
+        "https://chat.example",
+        "myapp://index",
+        "null",
+    ] {
+        let headers = [("Host", "127.0.0.1:8080"), ("Origin", origin), ("Content-Type", "application/json")];
+        for (method, path) in [
+            ("GET", "/admin/status"),
+            ("POST", "/v1/admin/unload"),
+            ("POST", "/admin/load"),
+            ("OPTIONS", "/admin/load"),
+        ] {
+            let response = send(&app, request(method, path, &headers, "{}")).await;
+            assert_eq!(response.status().as_u16(), 403, "{method} {path} from {origin}");
+            assert_eq!(header(&response, "access-control-allow-origin"), None);
+        }
+        if origin != "null" {
+            let response = send(&app, request("POST", "/v1/chat/completions", &headers, hi().to_string())).await;
+            assert_eq!(response.status().as_u16(), 200, "{origin}");
+        }
+    }
+    for headers in [
+        &[("Host", "127.0.0.1:8080"), ("Origin", "http://127.0.0.1:8080")][..],
+        &[("Host", "localhost:8080"), ("Origin", "http://localhost:8080")],
+        &[],
+    ] {
+        let response = send(&app, request("GET", "/admin/status", headers, "")).await;
+        assert_eq!(response.status().as_u16(), 200, "{headers:?}");
+    }
+}
+
 #[tokio::test]
 async fn the_user_may_open_it_to_every_page() {
     let config = ServeConfig {

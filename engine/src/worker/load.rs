@@ -263,12 +263,11 @@ fn window(request: &LoadRequest, max_context: usize) -> Result<usize> {
     match request.context_window.filter(|window| *window > 0) {
         None => Ok(max_context),
         Some(window) if window <= max_context => Ok(window),
-        Some(window) => Err(failure(
-            request,
-            format!(
-                "a context window of {window} tokens was asked for, but the model's positions end at {max_context}: ask for at most that"
-            ),
-        )),
+        // The model is sound: what was asked of it is not.
+        Some(window) => Err(EngineError::BadRequest(format!(
+            "a context window of {window} tokens was asked for, but the positions of `{}` end at {max_context}: ask for at most that",
+            request.name
+        ))),
     }
 }
 

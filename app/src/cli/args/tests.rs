@@ -20,6 +20,31 @@ fn options_without_a_command_mean_generate() {
 }
 
 #[test]
+fn where_chats_are_kept_alone_means_the_app() {
+    for words in [&["--data-dir", "x"][..], &["--data-dir=x"]] {
+        let Some(Command::App(args)) = parse(words).unwrap().command else {
+            panic!("{words:?}")
+        };
+        assert_eq!(args.data_dir.as_deref(), Some(std::path::Path::new("x")));
+    }
+}
+
+/// Options of the group may come after the word that says what to do.
+#[test]
+fn which_server_may_be_said_last() {
+    for words in [
+        &["agents", "--url", "http://127.0.0.1:9", "apply", "opencode"][..],
+        &["agents", "apply", "opencode", "--url", "http://127.0.0.1:9"],
+        &["agents", "list", "--url=http://127.0.0.1:9"],
+    ] {
+        let Some(Command::Agents(args)) = parse(words).unwrap().command else {
+            panic!("{words:?}")
+        };
+        assert_eq!(args.server.url, "http://127.0.0.1:9", "{words:?}");
+    }
+}
+
+#[test]
 fn unknown_commands_suggest_the_nearest() {
     let error = parse(&["generat"]).unwrap_err();
     assert!(error.use_stderr());

@@ -48,7 +48,12 @@ impl Admin {
         self.lock().sticky.clone()
     }
 
-    /// Why the last load failed, until one succeeds.
+    /// The last load is over and done with.
+    pub(crate) fn forget_error(&self) {
+        self.lock().error = None;
+    }
+
+    /// Why the last load failed, until one succeeds or what is loaded is given up.
     pub(crate) fn error(&self) -> Option<String> {
         self.lock().error.clone()
     }
@@ -107,15 +112,16 @@ pub(crate) async fn load(app: App, wish: Wish) -> Result<(), ApiError> {
     let admin = &app.admin;
     let _one = admin.turn.lock().await;
     let cancel = CancellationToken::new();
+    let mut sticky = admin.sticky();
+    wish.stick(&mut sticky);
     {
         let mut inner = admin.lock();
         inner.cancel = Some(cancel.clone());
         inner.error = None;
-        wish.stick(&mut inner.sticky);
     }
     let _turn = Turn(admin);
     let wanted = LoadWish {
-        context_window: admin.sticky().context_window,
+        context_window: sticky.context_window,
         ..wish.load
     };
     let outcome = async {
@@ -125,6 +131,8 @@ pub(crate) async fn load(app: App, wish: Wish) -> Result<(), ApiError> {
     .await;
     match outcome {
         Ok(request) => {
+            // A window that was refused is not asked for again.
+            admin.lock().sticky = sticky;
             app.ledger.forget();
             host.loaded(&request);
             Ok(())

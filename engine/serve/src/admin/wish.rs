@@ -116,6 +116,12 @@ pub(crate) fn parse(body: &Value) -> Result<Wish, ApiError> {
                 .push(format!("`{name}` is chosen by measurement here and was ignored"));
         }
     }
+    let kv_bits = fields.get("kv_bits");
+    if let (Some(bits), Some(value)) = (whole(fields, "kv_bits")?, kv_bits)
+        && ![0, 4, 8].contains(&bits)
+    {
+        return Err(wrong("kv_bits", "0, 4 or 8", value));
+    }
     for name in ["drafter_window", "kv_bits"] {
         if whole(fields, name)?.is_some_and(|value| value != 0) {
             fields.warnings.push(format!("`{name}` is not supported and was ignored"));
@@ -255,6 +261,8 @@ mod tests {
             (json!({"context_window": 12}), "context_window"),
             (json!({"context_window": true}), "context_window"),
             (json!({"kv_bits": false}), "kv_bits"),
+            (json!({"kv_bits": 3}), "kv_bits"),
+            (json!({"kv_bits": 16}), "kv_bits"),
             (json!({"small_m": 1}), "small_m"),
             (json!({"mode": "warp"}), "mode"),
             (json!({"tree": "maybe"}), "tree"),

@@ -40,12 +40,32 @@ fn rules(tools: &Tools, all: bool) -> CallRule {
             .filter(|_| all || tools.strict.contains(name));
         Some(ToolRule {
             name: name.to_owned(),
-            parameters: parameters.cloned().unwrap_or_else(|| json!({"type": "object"})),
+            parameters: parameters.map_or_else(|| json!({"type": "object"}), arguments),
         })
     };
     CallRule {
         tools: tools.told().iter().filter_map(rule).collect(),
         many: tools.parallel,
+    }
+}
+
+/// The schema that a demanded call's arguments are held to. One that names no argument takes none: left open, a model that
+/// is kept from ending goes on inventing some until its tokens are used up.
+fn arguments(schema: &Value) -> Value {
+    let says_nothing = |key: &str, value: &Value| match key {
+        "type" | "title" | "description" | "$schema" => true,
+        "properties" => value.as_object().is_some_and(serde_json::Map::is_empty),
+        "required" => value.as_array().is_some_and(Vec::is_empty),
+        _ => false,
+    };
+    let is_object = schema.get("type").is_none_or(|kind| kind == "object");
+    let none = schema
+        .as_object()
+        .is_some_and(|map| map.iter().all(|(key, value)| says_nothing(key, value)));
+    if is_object && none {
+        json!({"type": "object", "properties": {}, "additionalProperties": false})
+    } else {
+        schema.clone()
     }
 }
 
@@ -162,6 +182,38 @@ mod tests {
         assert_eq!(named.answer, AnswerRule::Call);
         let calls = named.calls.as_ref().unwrap();
         assert_eq!((calls.tools.len(), calls.tools[0].name.as_str(), calls.many), (1, "g", false));
+    }
+
+    #[test]
+    fn a_function_without_parameters_is_called_with_none() {
+        let held = |schema: Option<Value>, choice: Choice| {
+            let mut tools = Tools::new();
+            tools.offer("f", None, schema.as_ref(), false);
+            tools.choice = choice;
+            constraint(&tools, None).unwrap().calls.as_ref().unwrap().tools[0]
+                .parameters
+                .clone()
+        };
+        let none = json!({"type": "object", "properties": {}, "additionalProperties": false});
+        for schema in [
+            None,
+            Some(Value::Null),
+            Some(json!({})),
+            Some(json!({"type": "object"})),
+            Some(json!({"type": "object", "properties": {}, "required": []})),
+        ] {
+            for choice in [Choice::Required, Choice::Named("f".into())] {
+                assert_eq!(held(schema.clone(), choice), none, "{schema:?}");
+            }
+        }
+        // What says that it takes anything does.
+        for open in [
+            json!({"type": "object", "additionalProperties": true}),
+            json!({"type": "object", "properties": {"x": {}}}),
+            json!({"type": "object", "patternProperties": {"^x": {}}}),
+        ] {
+            assert_eq!(held(Some(open.clone()), Choice::Required), open);
+        }
     }
 
     #[test]

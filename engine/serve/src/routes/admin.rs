@@ -54,6 +54,7 @@ pub(crate) async fn unload(State(app): State<App>) -> Result<Json<Value>, ApiErr
     let done = app.engine.unload()?;
     done.await.map_err(|_| ApiError::from(EngineError::Stopped))??;
     app.ledger.forget();
+    app.admin.forget_error();
     Ok(Json(admin::status(&app)))
 }
 
