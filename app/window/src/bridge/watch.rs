@@ -75,7 +75,7 @@ fn only_counts(before: &Snapshot, after: &Snapshot) -> bool {
         state,
         requests: requests.collect(),
         memory: before.memory,
-        totals: before.totals.clone(),
+        totals: before.totals,
         context_tokens: before.context_tokens,
         speculation: before.speculation.clone(),
         ..after.clone()
@@ -152,7 +152,7 @@ mod tests {
             ..Snapshot::default()
         };
         worker.snapshot.send_replace(Arc::new(ready));
-        let until = std::time::Instant::now() + Duration::from_secs(60);
+        let until = std::time::Instant::now() + Duration::from_mins(1);
         let last = || seen.lock().unwrap().last().map(|snapshot| snapshot.state.clone());
         while last() != Some(EngineState::Ready) {
             assert!(std::time::Instant::now() < until, "{:?}", last());
