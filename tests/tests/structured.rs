@@ -159,7 +159,11 @@ fn check(drafter: &str, modes: &[(Mode, TreeSetting)]) {
                 valid(answer, &schema);
             }
         };
-        let of = |mode, tree| ask(&engine, request(text, Constraint::schema(schema.clone()), mode, tree)).unwrap();
+        let of = |mode, tree| {
+            let mut request = request(text, Constraint::schema(schema.clone()), mode, tree);
+            request.max_tokens = if ends { request.max_tokens } else { 48 };
+            ask(&engine, request).unwrap()
+        };
         let plain = of(Mode::Baseline, TreeSetting::Off);
         valid(&plain);
         println!("{}", plain.text);
