@@ -163,7 +163,7 @@ def cost(env, rounds=5):
         app = [PROGRAM, "app", *plain, "--data-dir", folder]
         serve = [PROGRAM, "serve", *plain, "--port", str(ports[1])]
         with ExitStack() as programs:
-            # One after the other: a program that loads and measures itself while another does is slower ever after.
+            # One after the other, so that neither loads and measures itself while the other does.
             open_window = programs.enter_context(running(app, env))
             wait_for_model(ports[0])
             time.sleep(10)

@@ -54,9 +54,12 @@ impl Output {
             .with_writer(std::io::stderr)
             .with_ansi(self.colour)
             .try_init();
-        // Panics are caught where they happen and told as errors. What they print by themselves is for a report of the fault.
         std::panic::set_hook(Box::new(|panic| {
             let thread = std::thread::current();
+            // On these two every panic is caught and told as an error. Elsewhere the log is the only one to tell.
+            if !matches!(thread.name(), Some("engine" | "main")) {
+                tracing::error!(thread = thread.name(), "an internal fault: {panic}; `-vv` traces it");
+            }
             let trace = std::backtrace::Backtrace::capture();
             tracing::debug!(thread = thread.name(), "{panic}\n{trace}");
         }));

@@ -9,7 +9,6 @@ mod fake_hub;
 use dspark_hub::{Hub, HubError, Job, Limit, Stage, TokenFrom};
 use fake_hub::FakeHub;
 use std::{
-    path::Path,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -67,11 +66,6 @@ impl Client {
     }
 }
 
-fn same(snapshot: &Path, hub: &FakeHub) {
-    let want = hub.edit(|repo| repo.files.iter().find(|(name, _)| name == WEIGHTS).unwrap().1.clone());
-    assert!(std::fs::read(snapshot.join(WEIGHTS)).unwrap() == want, "the weights differ");
-}
-
 #[tokio::test]
 async fn a_cap_holds_and_is_lifted_while_it_runs() {
     let hub = FakeHub::start(&files(1_500_000)).await;
@@ -100,7 +94,7 @@ async fn a_cap_holds_and_is_lifted_while_it_runs() {
         .unwrap()
         .unwrap()
         .unwrap();
-    same(&snapshot, &hub);
+    hub.same(&snapshot, WEIGHTS);
 }
 
 #[tokio::test]
@@ -122,7 +116,7 @@ async fn a_capped_download_is_cancelled_at_once_and_goes_on_later() {
     let ended = tokio::time::timeout(Duration::from_secs(5), download).await.unwrap().unwrap();
     assert!(matches!(ended, Err(HubError::Cancelled)), "{ended:?}");
     let before = hub.requests().len();
-    same(&client.hub().download(REPO, None, &Job::silent()).await.unwrap(), &hub);
+    hub.same(&client.hub().download(REPO, None, &Job::silent()).await.unwrap(), WEIGHTS);
     assert!(
         hub.requests()[before..].iter().any(|request| request.range.is_some()),
         "it went on where it was"
@@ -186,5 +180,5 @@ async fn a_newer_revision_is_told_and_got() {
     let second = client.hub().download(REPO, None, &Job::silent()).await.unwrap();
     assert!(!client.hub().is_behind(&newest().await));
     assert_eq!(client.hub().resolve(REPO).unwrap().path, second);
-    same(&second, &hub);
+    hub.same(&second, WEIGHTS);
 }

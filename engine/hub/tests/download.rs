@@ -97,11 +97,6 @@ fn patience() -> Patience {
     }
 }
 
-fn same(snapshot: &Path, hub: &FakeHub) {
-    let want = hub.edit(|repo| repo.files.iter().find(|(name, _)| name == WEIGHTS).unwrap().1.clone());
-    assert!(std::fs::read(snapshot.join(WEIGHTS)).unwrap() == want, "the weights differ");
-}
-
 #[tokio::test]
 async fn the_cache_has_the_layout_other_programs_expect() {
     let hub = FakeHub::start(&files(200_000)).await;
@@ -124,7 +119,7 @@ async fn the_cache_has_the_layout_other_programs_expect() {
     assert_eq!(link, Path::new("../../blobs").join(&blob));
     assert!(root.join("blobs").join(&blob).is_file());
     assert!(!root.join("blobs").join(format!("{blob}.incomplete")).exists());
-    same(&snapshot, &hub);
+    hub.same(&snapshot, WEIGHTS);
 
     let found = client.hub().resolve(REPO).unwrap();
     assert_eq!((found.path, found.source), (snapshot.clone(), Source::HubCache));
@@ -165,7 +160,7 @@ async fn broken_connections_are_resumed_where_they_broke() {
         ],
     );
     let snapshot = client.download().await.unwrap();
-    same(&snapshot, &hub);
+    hub.same(&snapshot, WEIGHTS);
     let ranges: Vec<Option<String>> = hub
         .requests()
         .into_iter()
@@ -194,7 +189,7 @@ async fn an_ignored_range_never_appends() {
     std::fs::write(&partial, &whole[..5_000]).unwrap();
     hub.fault(WEIGHTS, [Fault::WholeFile]);
     let snapshot = client.download().await.unwrap();
-    same(&snapshot, &hub);
+    hub.same(&snapshot, WEIGHTS);
     let asked: Vec<_> = hub.requests().into_iter().filter_map(|r| r.range).collect();
     assert_eq!(asked, ["bytes=5000-"]);
     assert!(!partial.exists());
@@ -221,7 +216,7 @@ async fn a_partial_file_of_another_program_is_continued() {
             .unwrap()
             .set_modified(written)
             .unwrap();
-        same(&client.download().await.unwrap(), &hub);
+        hub.same(&client.download().await.unwrap(), WEIGHTS);
         let request = hub.requests().into_iter().find(|r| r.path.ends_with(WEIGHTS)).unwrap();
         assert_eq!((request.range.as_deref(), request.if_range), (range, None), "{suffix} {age}");
         assert_eq!(partial.exists(), range.is_none());
@@ -236,7 +231,7 @@ async fn a_changed_copy_is_fetched_anew() {
     assert!(matches!(client.download().await, Err(HubError::FileNotFound { .. })));
     assert!(client.partial(&weights(400_000, 1)).exists());
     hub.edit(|repo| repo.validator = 7);
-    same(&client.download().await.unwrap(), &hub);
+    hub.same(&client.download().await.unwrap(), WEIGHTS);
     let last = hub.requests().into_iter().rfind(|r| r.path.ends_with(WEIGHTS)).unwrap();
     assert!(last.if_range.unwrap().starts_with("\"v0-"), "the first copy's validator was sent");
 }
@@ -250,7 +245,7 @@ async fn damage_is_noticed_and_never_gets_a_name() {
     let partial = client.partial(&whole);
     std::fs::create_dir_all(partial.parent().unwrap()).unwrap();
     std::fs::write(&partial, vec![0; 20_000]).unwrap();
-    same(&client.download().await.unwrap(), &hub);
+    hub.same(&client.download().await.unwrap(), WEIGHTS);
 
     // A server that always sends damage.
     let other = Client::new(&hub);
@@ -267,7 +262,7 @@ async fn damage_is_noticed_and_never_gets_a_name() {
 async fn too_much_is_cut_and_416_starts_over() {
     let hub = FakeHub::start(&files(50_000)).await;
     hub.fault(WEIGHTS, [Fault::TooMuch, Fault::Drop(9_000), Fault::Status(416, None)]);
-    same(&Client::new(&hub).download().await.unwrap(), &hub);
+    hub.same(&Client::new(&hub).download().await.unwrap(), WEIGHTS);
 }
 
 #[tokio::test]
@@ -275,7 +270,7 @@ async fn retry_after_is_waited_for() {
     let hub = FakeHub::start(&files(1_000)).await;
     hub.fault(WEIGHTS, [Fault::Status(429, Some(1))]);
     let started = Instant::now();
-    same(&Client::new(&hub).download().await.unwrap(), &hub);
+    hub.same(&Client::new(&hub).download().await.unwrap(), WEIGHTS);
     assert!(started.elapsed() >= Duration::from_secs(1));
 }
 
@@ -292,7 +287,7 @@ async fn a_server_that_stays_broken_is_given_up_and_the_rest_kept() {
     );
     let kept = std::fs::metadata(client.partial(&weights(600_000, 1))).unwrap().len();
     assert!(kept > 0);
-    same(&client.download().await.unwrap(), &hub);
+    hub.same(&client.download().await.unwrap(), WEIGHTS);
     let resumed = hub.requests().into_iter().rfind(|r| r.path.ends_with(WEIGHTS)).unwrap();
     assert_eq!(resumed.range.unwrap(), format!("bytes={kept}-"));
 }
@@ -360,7 +355,7 @@ async fn the_token_goes_to_the_hub_and_nowhere_else() {
     let mut client = Client::new(&hub);
     client.token = Some("hf_secret");
     hub.fault(WEIGHTS, [Fault::Redirect]);
-    same(&client.download().await.unwrap(), &hub);
+    hub.same(&client.download().await.unwrap(), WEIGHTS);
     let seen = hub.edit(|repo| repo.seen.clone());
     let elsewhere = seen.iter().find(|request| request.path.starts_with("/cdn/")).unwrap();
     assert_eq!(elsewhere.token, None);
@@ -388,7 +383,7 @@ async fn cancelling_keeps_what_came_and_the_next_call_goes_on() {
     let kept = std::fs::metadata(client.partial(&weights(2_000_000, 1))).unwrap().len();
     assert!(kept > 400_000, "{kept}");
     hub.edit(|repo| repo.pace = Duration::ZERO);
-    same(&client.download().await.unwrap(), &hub);
+    hub.same(&client.download().await.unwrap(), WEIGHTS);
     assert!(hub.requests().iter().any(|r| r.range.as_deref() == Some(&format!("bytes={kept}-"))));
 }
 
@@ -408,7 +403,7 @@ async fn an_interrupted_update_leaves_the_old_revision_in_use() {
     let new = client.download().await.unwrap();
     assert_eq!(client.hub().resolve(REPO).unwrap().path, new);
     assert!(client.hub().interrupted_downloads().is_empty());
-    same(&new, &hub);
+    hub.same(&new, WEIGHTS);
 }
 
 #[tokio::test]
@@ -425,7 +420,7 @@ async fn two_at_once_fetch_each_file_once() {
 async fn a_mirror_without_sizes_is_asked_file_by_file() {
     let hub = FakeHub::start(&files(20_000)).await;
     hub.edit(|repo| repo.bare = true);
-    same(&Client::new(&hub).download().await.unwrap(), &hub);
+    hub.same(&Client::new(&hub).download().await.unwrap(), WEIGHTS);
 }
 
 #[tokio::test]
@@ -551,7 +546,7 @@ async fn killed_twenty_times_it_still_arrives() {
     hub.edit(|repo| repo.pace = Duration::ZERO);
     assert!(start().wait().unwrap().success());
     let snapshot = client.hub().resolve(REPO).unwrap().path;
-    same(&snapshot, &hub);
+    hub.same(&snapshot, WEIGHTS);
     client.hub().verify(REPO, &Job::silent()).unwrap();
     // Sent again is only what was under way when a kill came: socket buffers and a few pieces each time.
     let sent = hub.edit(|repo| repo.sent);

@@ -113,7 +113,7 @@ pub(super) fn report(gathered: Gathered, catalog: Arc<dyn Catalog>, machine: Arc
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use dspark_sessions::{MessageState, Meta, NewMessage, Role, import};
+    use dspark_sessions::{NewMessage, Role, import};
 
     #[test]
     fn all_chats_come_back_by_an_import() {
@@ -124,16 +124,9 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "[]\n");
         for nth in 0..PAGE + 7 {
             let session = store.create_session(format!("Chat {nth}"));
-            let message = |parent, role, text: &str| NewMessage {
-                session,
-                parent,
-                role,
-                text: text.into(),
-                state: MessageState::Done,
-                meta: Meta::default(),
-            };
-            let asked = store.add_message(message(None, Role::User, "Why?"));
-            store.add_message(message(Some(asked), Role::Assistant, "<think>\nhm\n</think>\n\nBecause."));
+            let asked = store.add_message(NewMessage::new(session, None, Role::User, "Why?"));
+            let answer = "<think>\nhm\n</think>\n\nBecause.";
+            store.add_message(NewMessage::new(session, Some(asked), Role::Assistant, answer));
         }
         let gone = store.create_session("Gone");
         store.delete_session(gone);

@@ -119,6 +119,13 @@ impl FakeHub {
         change(&mut self.repo.lock().unwrap())
     }
 
+    /// A file of a snapshot is the one that is served.
+    #[allow(dead_code, reason = "not every test binary downloads")]
+    pub fn same(&self, snapshot: &std::path::Path, file: &str) {
+        let want = self.edit(|repo| repo.files.iter().find(|(name, _)| name == file).unwrap().1.clone());
+        assert!(std::fs::read(snapshot.join(file)).unwrap() == want, "`{file}` differs");
+    }
+
     /// Requests for the content of files.
     pub fn requests(&self) -> Vec<Seen> {
         self.edit(|repo| {
