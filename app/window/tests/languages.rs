@@ -91,7 +91,14 @@ fn controls(test: &Test) -> Vec<Control> {
         let told = node.accesskit_node();
         let takes = matches!(
             told.role(),
-            Role::Button | Role::Tab | Role::ComboBox | Role::Switch | Role::TextInput | Role::Slider | Role::RadioButton
+            Role::Button
+                | Role::Tab
+                | Role::ComboBox
+                | Role::Switch
+                | Role::TextInput
+                | Role::MultilineTextInput
+                | Role::Slider
+                | Role::RadioButton
         );
         if takes {
             names.push((node.rect(), format!("{:?} {:?}", told.role(), told.label().unwrap_or_default())));
@@ -220,6 +227,19 @@ fn every_screen(language: Language, size: [f32; 2], scale: u32) {
             keep(&mut test, &name);
             in_place(&test, &name);
         }
+    }
+}
+
+/// The cards of a new chat lay over the composer.
+#[test]
+fn a_chat_begins_in_a_small_window_with_large_text() {
+    let mut settings = speaking(Language::English);
+    settings.appearance.text_scale = 170;
+    let mut test = set(Empty, settings, [900.0, 640.0]);
+    in_place(&test, "empty at 170 %");
+    if let Some(folder) = std::env::var_os("LANGUAGE_PICTURES") {
+        let image = test.render().or_else(|_| test.render()).unwrap();
+        image.save(std::path::Path::new(&folder).join("empty-large.png")).unwrap();
     }
 }
 

@@ -116,46 +116,63 @@ fn latest_button(ui: &mut Ui, over: egui::Rect, view: &mut ChatView) {
     }
 }
 
-/// A model and no words yet: three ways to begin.
+/// A model and no words yet: three ways to begin. A third down where there is room, higher where there is less, and scrolled
+/// where large text leaves none.
 fn empty(ui: &mut Ui, state: &State, density: Density, out: &mut Vec<Msg>) {
-    let theme = Theme::of(ui);
     let height = ui.available_height();
-    column(ui, density.chat_column(), 24.0, |ui| {
-        ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
-        ui.add_space((height * 0.3).max(24.0));
-        if let Some(loading) = &state.models.loading {
-            super::first_run::loading_card(ui, loading, out);
-            return;
-        }
-        let Some(model) = &state.engine.model else {
-            if dspark_look::empty_state(
-                ui,
-                dspark_look::Icon::Cube,
-                t!(no_model_loaded_title),
-                t!(choose_to_go_on),
-                t!(choose_model),
-            ) {
-                out.push(Msg::Models(crate::state::ModelsMsg::Picker(true)));
-            }
-            return;
-        };
-        ui.vertical_centered(|ui| {
-            ui.label(Type::TITLE.rich(t!(on_your_mind), theme.t1));
-            ui.add_space(4.0);
-            let line = t!(runs_here, model = model.name);
-            ui.label(Type::PROSE.rich(line, theme.t2));
-            if let Some(truth) = state.truth() {
-                ui.add_space(10.0);
-                let words = truth.words();
-                let chip = dspark_look::Chip::new(&words)
-                    .tone(dspark_look::Tone::Accent)
-                    .icon(dspark_look::Icon::Lightning);
-                dspark_look::tip(ui.add(chip), t!(measured_here_title), &truth.explain());
-            }
+    let id = ui.make_persistent_id("height of the beginning");
+    let known: f32 = ui.data(|data| data.get_temp(id)).unwrap_or(0.0);
+    let above = (height * 0.3).min(height - known - 12.0).max(12.0);
+    ScrollArea::vertical()
+        .id_salt("beginning")
+        .auto_shrink([false, false])
+        .show(ui, |ui| {
+            column(ui, density.chat_column(), 24.0, |ui| {
+                ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
+                ui.add_space(above);
+                let tall = ui.scope(|ui| beginning(ui, state, out)).response.rect.height();
+                if (tall - known).abs() > 0.5 {
+                    ui.data_mut(|data| data.insert_temp(id, tall));
+                    ui.ctx().request_discard("the beginning is higher or lower than it was");
+                }
+            });
         });
-        ui.add_space(24.0);
-        samples(ui, theme, out);
+}
+
+fn beginning(ui: &mut Ui, state: &State, out: &mut Vec<Msg>) {
+    let theme = Theme::of(ui);
+    if let Some(loading) = &state.models.loading {
+        super::first_run::loading_card(ui, loading, out);
+        return;
+    }
+    let Some(model) = &state.engine.model else {
+        if dspark_look::empty_state(
+            ui,
+            dspark_look::Icon::Cube,
+            t!(no_model_loaded_title),
+            t!(choose_to_go_on),
+            t!(choose_model),
+        ) {
+            out.push(Msg::Models(crate::state::ModelsMsg::Picker(true)));
+        }
+        return;
+    };
+    ui.vertical_centered(|ui| {
+        ui.label(Type::TITLE.rich(t!(on_your_mind), theme.t1));
+        ui.add_space(4.0);
+        let line = t!(runs_here, model = model.name);
+        ui.label(Type::PROSE.rich(line, theme.t2));
+        if let Some(truth) = state.truth() {
+            ui.add_space(10.0);
+            let words = truth.words();
+            let chip = dspark_look::Chip::new(&words)
+                .tone(dspark_look::Tone::Accent)
+                .icon(dspark_look::Icon::Lightning);
+            dspark_look::tip(ui.add(chip), t!(measured_here_title), &truth.explain());
+        }
     });
+    ui.add_space(24.0);
+    samples(ui, theme, out);
 }
 
 const SAMPLES: [(dspark_look::Icon, Key, Key); 3] = [
